@@ -38,7 +38,7 @@ def _project(x: Array, k: float, tau: float) -> tuple[Array, float]:
     origin = largest[math.ceil(k)]
     z = np.clip((x - origin) / tau, -1.0, 1.0)
 
-    # sum(clip(z - nu, 0, 1)) falls with nu, linear between the breakpoints z and z - 1: find the piece with k.
+    # sum(clip(z - nu, 0, 1)) falls with nu, linear between the breakpoints z and z - 1: find k there.
     breakpoints = np.unique(np.concatenate([z, z - 1.0]))
     left, right = 0, breakpoints.size - 1
     while right - left > 1:
