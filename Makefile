@@ -1,0 +1,66 @@
+# Every target sets up what it needs; `make help` lists them.
+PYTHON ?= python3
+CXX ?= g++
+JOBS ?= 2
+CONSTRAINTS ?= requirements/constraints.txt
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+KERNEL_SOURCES := $(filter-out csrc/bindings.cpp,$(wildcard csrc/*.cpp))
+KERNEL_HEADERS := $(wildcard csrc/*.hpp)
+SANITIZED := build/sanitize/kernel_test
+
+.PHONY: help demo test test-all test-rest test-slow sanitize lint format bench clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# An editable install: edits in src/ take effect at once, edits in csrc/ by the next `make`.
+$(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(wildcard csrc/*.cpp) $(KERNEL_HEADERS)
+	@echo "Installing hypersimplex into .venv; the first time takes a few minutes."
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## the operator at work: a table, and a figure in build/demo
+	$(BIN)/python examples/first_example.py
+	$(BIN)/python examples/first_figure.py
+
+lint: $(INSTALLED)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: lint  ## lint, types and the default tests
+	$(BIN)/pytest -n $(JOBS) -m "not slow"
+	@echo
+	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
+	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
+	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
+
+test-all: test test-rest  ## make test, then all it leaves out
+
+test-rest: test-slow sanitize  ## only what make test leaves out
+
+test-slow: $(INSTALLED)  ## the tests marked slow
+	$(BIN)/pytest -m slow
+
+sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer and UBSan
+	$(SANITIZED)
+
+$(SANITIZED): csrc/tests/kernel_test.cpp $(KERNEL_SOURCES) $(KERNEL_HEADERS)
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc \
+		-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
+		$(filter %.cpp,$^) -o $@
+
+bench: $(INSTALLED)  ## time the operator against softmax and sort
+	$(BIN)/python -m benchmarks.operator
+
+clean:  ## remove what was built; .venv stays
+	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
