@@ -10,7 +10,7 @@ KERNEL_SOURCES := $(filter-out csrc/bindings.cpp,$(wildcard csrc/*.cpp))
 KERNEL_HEADERS := $(wildcard csrc/*.hpp)
 SANITIZED := build/sanitize/kernel_test
 
-.PHONY: help demo test test-all test-rest test-slow sanitize lint format bench clean
+.PHONY: help demo pytest test test-all test-rest test-slow sanitize lint format bench clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +35,10 @@ format: $(INSTALLED)  ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint  ## lint, types and the default tests
+pytest: $(INSTALLED)  ## the default tests alone
 	$(BIN)/pytest -n $(JOBS) -m "not slow"
+
+test: lint pytest  ## lint, types and the default tests
 	@echo
 	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
