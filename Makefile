@@ -6,9 +6,20 @@ CONSTRAINTS ?= requirements/constraints.txt
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-KERNEL_SOURCES := $(filter-out csrc/bindings.cpp,$(wildcard csrc/*.cpp))
-KERNEL_HEADERS := $(wildcard csrc/*.hpp)
+KERNEL := $(wildcard csrc/*.cpp csrc/*.hpp)
 SANITIZED := build/sanitize/kernel_test
+SANITIZE := -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc \
+	-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+
+# The same instruction sets as in CMakeLists.txt.
+VARIANTS := baseline
+ifeq ($(shell uname -m),x86_64)
+VARIANTS += avx2 avx512
+SANITIZE += -DHS_X86_VARIANTS
+FLAGS_avx2 := -mavx2 -mfma
+# GCC 12 warns about its own AVX-512 headers (GCC bug 105593).
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
+endif
 
 .PHONY: help demo pytest test test-all test-rest test-slow sanitize lint format bench clean
 
@@ -16,7 +27,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # An editable install: edits in src/ take effect at once, edits in csrc/ by the next `make`.
-$(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(wildcard csrc/*.cpp) $(KERNEL_HEADERS)
+$(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(KERNEL)
 	@echo "Installing hypersimplex into .venv; the first time takes a few minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
@@ -54,11 +65,12 @@ test-slow: $(INSTALLED)  ## the tests marked slow
 sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
 
-$(SANITIZED): csrc/tests/kernel_test.cpp $(KERNEL_SOURCES) $(KERNEL_HEADERS)
+build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)
-	$(CXX) -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc \
-		-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
-		$(filter %.cpp,$^) -o $@
+	$(CXX) $(SANITIZE) -DHS_VARIANT=$* $(FLAGS_$*) -c $< -o $@
+
+$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp $(VARIANTS:%=build/sanitize/%.o)
+	$(CXX) $(SANITIZE) $^ -o $@
 
 bench: $(INSTALLED)  ## time the operator against softmax and sort
 	$(BIN)/python -m benchmarks.operator
