@@ -21,7 +21,7 @@ FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 DTYPES = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FrontEnd:
     """Three functions with the NumPy signatures, and what is particular to this front end."""
 
@@ -32,6 +32,9 @@ class FrontEnd:
     dtypes: tuple[np.dtype, ...] = DTYPES
     input_word: str = "x"
     axis_word: str = "axis"
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 def to_torch(a: np.ndarray) -> torch.Tensor:
@@ -95,8 +98,8 @@ def eps(dtype: np.dtype) -> float:
 def tolerance(dtype: np.dtype, mu: Any = 0.0, tau: Any = 1.0) -> Any:
     """How far y may be from the exact solution for the same input.
 
-    y is at most 1, so rounding the result costs eps/4 and the subtraction and division before it as much each,
-    in float32 for the half types: 2 eps leaves room for nothing but rounding. mu is one float64 number: its own
+    y is at most 1, so rounding the result costs eps/4 and the subtraction and division before it
+    as much each: 2 eps leaves room for nothing but rounding. mu is one float64 number: its own
     rounding, eps64 |mu|, is divided by tau.
     """
     wide = np.finfo(np.float64).eps

@@ -1,4 +1,4 @@
-"""The reference against mathematics it does not use: a QP solver, KKT conditions, isotonic regression, sparsemax."""
+"""The reference against mathematics it does not use: a QP solver, KKT, isotonic regression, sparsemax."""
 
 import numpy as np
 import pytest
@@ -63,8 +63,8 @@ def test_the_kkt_check_sees_a_wrong_answer():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equals_pool_adjacent_violators_on_the_sorted_input(seed):
-    """The hypersimplex is the permutahedron of w = (1, ..., 1, rest of k, 0, ...), and the projection onto it is
-    z - v, with v the best decreasing fit to z - w, all sorted in decreasing order."""
+    """The hypersimplex is the permutahedron of w = (1, ..., 1, rest of k, 0, ...), and the projection
+    onto it is z - v, with v the best decreasing fit to z - w, all sorted in decreasing order."""
     x, k, tau = random_problem(seed, max_n=300)
     w = np.clip(k - np.arange(x.size), 0, 1)
     order = np.argsort(-x, kind="stable")
@@ -85,7 +85,7 @@ def test_k_of_one_is_sparsemax(seed):
 
 
 def test_a_common_offset_costs_nothing():
-    """Multiples of 2^-20 around 2^30: the differences are exact, so the answer must be the same to the last bit."""
+    """Multiples of 2^-20 around 2^30: the differences are exact, so the answer is the same to the last bit."""
     x = np.round(np.random.default_rng(0).normal(size=1000) * 2**20) / 2**20
     offset = 2.0**30
     assert np.array_equal(

@@ -1,0 +1,118 @@
+"""Throw anything at the compiled module: `python -m tests.fuzz_kernel SEED`. Only a crash stops it.
+
+A call that is accepted must have been a sound one, so its result is checked.
+"""
+
+import random
+import sys
+from collections import Counter
+
+import numpy as np
+
+from hypersimplex import _kernel, reference
+
+SHAPES = [(), (0,), (1,), (5,), (64,), (3, 5), (5, 3), (0, 5), (5, 0), (2, 3, 4), (2, 2, 2, 2), (1, 1, 7)]
+DTYPES = ["f4", "f4", "f4", "f8", "f8", "f2", "i4", "i8", "u1", "?", "c8", "c16", ">f4", ">f8", "O", "U3", "M8[s]"]
+JUNK = [None, "text", b"bytes", 1, 2.5, [1.0, 2.0], {}, object(), np.float32(1), np.float64, slice(None), ...]
+
+
+def array(rng, shape=None, dtype=None):
+    """An array of some shape, dtype and layout: contiguous or not, read-only, broadcast, with large steps."""
+    shape = rng.choice(SHAPES) if shape is None else shape
+    dtype = rng.choice(DTYPES) if dtype is None else dtype
+    layout = rng.randrange(8)
+    if layout == 1 and len(shape) > 1:
+        return np.zeros(shape[::-1], dtype).T
+    if layout == 2 and shape:
+        return np.zeros((*shape[:-1], 3 * shape[-1]), dtype)[..., ::3]
+    if layout == 3 and shape:
+        return np.zeros(shape, dtype)[..., ::-1]
+    if layout == 4:
+        return np.broadcast_to(np.zeros((), dtype), shape)
+    if layout == 5 and shape:
+        return np.zeros((shape[0] * 100_003, *shape[1:]), dtype)[::100_003]
+    a = np.zeros(shape, dtype)
+    if layout == 6:
+        a.flags.writeable = False
+    if layout == 7 and shape and a.size and a.dtype.kind in "fiu":
+        # Not aligned to its own size.
+        return np.zeros(a.nbytes + 1, "u1")[1:].view(dtype).reshape(shape)
+    return a
+
+
+def numbers(rng):
+    return rng.choice([0, 1, 2, 0.5, 3.0, -1, 1e300, float("nan"), float("inf"), 2**62, 2**70])
+
+
+def per_slice(rng, shape):
+    if rng.random() < 0.5 or not shape:
+        return None
+    return array(
+        rng, shape[: rng.randrange(len(shape))] if rng.random() < 0.5 else shape[:-1], rng.choice(["f8", "f4"])
+    )
+
+
+def arguments(rng):
+    x = array(rng)
+    same = rng.random() < 0.7
+    y = array(rng, x.shape if same else None, x.dtype if same else None)
+    if rng.random() < 0.3:
+        y = np.empty_like(x)
+    args = {
+        "x": x,
+        "k": numbers(rng),
+        "tau": numbers(rng),
+        "y": y,
+        "mu": per_slice(rng, x.shape),
+        "ks": per_slice(rng, x.shape),
+        "taus": per_slice(rng, x.shape),
+        "axis": rng.choice([-1, -1, 0, 0, 1, 2, -2, 7, -9, 2**31, 2**63 - 1, -(2**63)]),
+        "threads": rng.choice([1, 2, 3, 0, -1, 10_000]),
+    }
+    for name in args:
+        if rng.random() < 0.03:
+            args[name] = rng.choice(JUNK)
+    return args
+
+
+def call(name, args):
+    """Call, and hold what was accepted against the reference; NaN in, NaN out."""
+    if args["y"] is not None and isinstance(args["y"], np.ndarray) and args["y"].flags.writeable:
+        args["y"][...] = args["y"].dtype.type(7) if args["y"].dtype.kind == "f" else args["y"]
+    if name == "binary":
+        args = {key: args[key] for key in ("x", "k", "y", "ks", "axis", "threads")}
+    try:
+        failed = getattr(_kernel, name)(**args)
+    except (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError) as error:
+        return type(error).__name__
+    if failed is not None:
+        assert isinstance(failed, tuple), failed
+        return "refused"
+    x, y = args["x"], args["y"]
+    assert isinstance(x, np.ndarray)
+    assert x.dtype in (np.float32, np.float64)
+    if y is None:
+        return "accepted"
+    assert y.flags.writeable
+    assert y.shape == x.shape
+    k = args["k"] if args["ks"] is None else args["ks"].reshape(np.delete(x.shape, args["axis"]))
+    if name == "binary":
+        expected = reference.binary_argmax(x, k, axis=args["axis"])
+    else:
+        tau = args["tau"] if args["taus"] is None else args["taus"].reshape(np.delete(x.shape, args["axis"]))
+        expected = reference.soft_binary_argmax(x, k, tau, axis=args["axis"])
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-6)
+    return "accepted"
+
+
+def main(seed, calls=4000):
+    rng = random.Random(seed)
+    outcomes = Counter()
+    with np.errstate(all="ignore"):
+        for _ in range(calls):
+            outcomes[call(rng.choice(["project", "binary"]), arguments(rng))] += 1
+    print(*(f"{name}:{count}" for name, count in sorted(outcomes.items())))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,83 @@
+"""What installing and importing the package promises."""
+
+import doctest
+import importlib
+import importlib.metadata
+import importlib.resources
+import subprocess
+import sys
+
+import pytest
+
+import hypersimplex as hs
+import hypersimplex.torch as hst
+
+FRAMEWORKS = ("torch", "jax", "sklearn", "scipy", "lightgbm", "xgboost", "pandas", "matplotlib")
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_importing_loads_no_framework():
+    done = python("import sys, hypersimplex; hypersimplex.soft_binary_argmax([0.5, 1.0], 1); print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert "numpy" in loaded
+    assert loaded.isdisjoint(FRAMEWORKS)
+
+
+@pytest.mark.parametrize("framework", ["torch"])
+def test_a_missing_framework_is_asked_for_by_its_extra(framework):
+    done = python(f"import sys; sys.modules[{framework!r}] = None; import hypersimplex.{framework}")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(("ImportError", "ModuleNotFoundError"))
+    assert f"hypersimplex[{framework}]" in last
+
+
+def test_a_broken_framework_is_not_called_missing():
+    """An error inside the framework must not be hidden behind advice to install it."""
+    code = (
+        "import sys, types; fake = types.ModuleType('torch'); fake.__getattr__ = lambda name: 1 / 0;"
+        "sys.modules['torch'] = fake; import hypersimplex.torch"
+    )
+    done = python(code)
+    assert done.returncode != 0
+    assert "hypersimplex[torch]" not in done.stderr
+
+
+def test_the_version_is_the_installed_one():
+    assert hs.__version__ == importlib.metadata.version("hypersimplex")
+
+
+def test_types_are_shipped():
+    files = importlib.resources.files(hs)
+    assert (files / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("module", ["hypersimplex", "hypersimplex.reference", "hypersimplex.torch"])
+def test_the_examples_in_the_docstrings_are_true(module):
+    module = importlib.import_module(module)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    functions = [value for name, value in vars(module).items() if not name.startswith("_") and callable(value)]
+    ours = [value for value in functions if value.__module__.startswith("hypersimplex")]
+    for value in [module, *ours]:
+        for test in finder.find(value, value.__name__, module=False, globs={**vars(module)}):
+            runner.run(test)
+    assert runner.failures == 0
+    assert runner.tries > 3
+
+
+@pytest.mark.parametrize("module", [hs, hst])
+def test_every_public_name_has_an_example(module):
+    for name in module.__all__:
+        value = getattr(module, name)
+        if callable(value):
+            assert ">>>" in (value.__doc__ or ""), name
+
+
+def test_the_public_names():
+    operator = {"soft_binary_argmax", "binary_argmax", "threshold"}
+    assert operator <= set(hs.__all__)
+    assert operator | {"SoftBinaryArgmax"} <= set(hst.__all__)

@@ -1,0 +1,102 @@
+"""The module and torch's other ways of running: export, autocast, meta and fake tensors, opcheck, copies."""
+
+import contextlib
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from hypersimplex.torch import SoftBinaryArgmax, _ops, binary_argmax, soft_binary_argmax, threshold
+
+
+def normal(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+def same(got, expected, **kwargs):
+    assert expected.abs().max() > 1e-3, "an expected zero proves nothing"
+    torch.testing.assert_close(got, expected, **kwargs)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(7, 20)
+        self.top = SoftBinaryArgmax(2.5, tau=0.7)
+
+    def forward(self, x):
+        return self.top(self.linear(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_export(dynamic):
+    torch.manual_seed(0)
+    model = Model()
+    shapes = ({0: torch.export.Dim("batch", min=2)},) if dynamic else None
+    program = torch.export.export(model, (torch.randn(3, 7),), dynamic_shapes=shapes)
+    for rows in (3, 5) if dynamic else (3,):
+        x = torch.randn(rows, 7)
+        same(program.module()(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype):
+    """The linear layer gives a half type, and the projection takes it as it is; the weights get float32."""
+    torch.manual_seed(0)
+    model, x = Model(), torch.randn(4, 7)
+    v = torch.randn(4, 20)
+    with torch.autocast("cpu", dtype=dtype):
+        logits = model.linear(x)
+        y = model.top(logits)
+    assert logits.dtype == y.dtype == dtype
+    active = ((y > 0) & (y < 1)).float()
+    (to_weight,) = torch.autograd.grad(y, model.linear.weight, v.to(dtype))
+    mean = (v * active).sum(-1, keepdim=True) / active.sum(-1, keepdim=True)
+    assert to_weight.dtype == torch.float32
+    same(to_weight, (active * (v - mean) / 0.7).T @ x, rtol=0.05, atol=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_meta_and_fake_tensors(dtype):
+    mu_dtype = torch.float64 if dtype == torch.float64 else torch.float32
+    for mode, device in ((contextlib.nullcontext(), "meta"), (FakeTensorMode(), "cpu")):
+        with mode:
+            x = torch.empty(3, 4, 5, dtype=dtype, device=device, requires_grad=True)
+            for dim in (0, 1, 2):
+                y, mu = soft_binary_argmax(x, 2, 0.5, dim=dim), threshold(x, 2, 0.5, dim=dim)
+                assert (y.shape, y.dtype, y.device.type) == (x.shape, dtype, device)
+                assert (mu.shape, mu.dtype, mu.device.type) == (x.sum(dim).shape, mu_dtype, device)
+                assert binary_argmax(x, 2, dim=dim).shape == x.shape
+                y.sum().backward()
+                assert x.grad.shape == x.shape
+            k = torch.empty(3, 4, device=device)
+            assert soft_binary_argmax(x, k).shape == x.shape
+
+
+def test_the_module_is_the_function():
+    x, k, tau = normal(4, 9), torch.tensor(2.5), torch.tensor(0.7)
+    same(SoftBinaryArgmax(2.5)(x), soft_binary_argmax(x, 2.5))
+    same(SoftBinaryArgmax(k, tau, dim=0)(x), soft_binary_argmax(x, k, tau, dim=0))
+    assert repr(SoftBinaryArgmax(2, tau=0.5, dim=0)) == "SoftBinaryArgmax(k=2, tau=0.5, dim=0)"
+
+
+@pytest.mark.parametrize("through", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_the_module_survives_copying(through):
+    x = normal(4, 9)
+    for module in (
+        SoftBinaryArgmax(2.5, tau=0.7, dim=0),
+        SoftBinaryArgmax(torch.tensor(2.5), nn.Parameter(torch.tensor(0.7))),
+    ):
+        copied = through(module)
+        assert repr(copied) == repr(module)
+        same(copied(x), module(x))
+
+
+def test_a_learnable_tau_is_a_parameter():
+    module = SoftBinaryArgmax(2.5, nn.Parameter(torch.tensor(0.7)))
+    assert [name for name, _ in module.named_parameters()] == ["tau"]
+    (module(normal(4, 9)) * normal(4, 9, seed=1)).sum().backward()
+    assert module.tau.grad.abs() > 1e-3
