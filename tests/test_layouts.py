@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import hypersimplex as hs
 from hypersimplex import reference
 from tests.frontends import (
     BFLOAT16,
@@ -121,6 +122,20 @@ def test_read_only_input(fe, dtype):
     agrees(fe, x.T, k, tau, axis=0)
 
 
+@pytest.mark.parametrize("dtype", ["<f2", ">f2", "<f4", ">f4", "<f8", ">f8"])
+@pytest.mark.parametrize("aligned", [True, False])
+def test_numbers_of_any_byte_order_at_any_address(dtype, aligned):
+    """Only NumPy has these; arrays mapped from files look like this."""
+    x = scores((6, 10), np.float16).astype(dtype)
+    buffer = np.zeros(x.nbytes + 1, np.uint8)
+    view = buffer[1 - aligned :][: x.nbytes].view(dtype).reshape(x.shape)
+    view[...] = x
+    y = hs.soft_binary_argmax(view, 2.5, axis=0)
+    assert y.dtype == x.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(y, hs.soft_binary_argmax(x.astype(y.dtype), 2.5, axis=0))
+    np.testing.assert_array_equal(hs.threshold(view, 2.5), hs.threshold(x.astype(y.dtype), 2.5))
+
+
 @every_front_end
 @pytest.mark.parametrize("dtype", ["int8", "int64", "float16", "float32", "float64"])
 def test_k_and_tau_of_any_dtype(fe, dtype):
@@ -182,8 +197,6 @@ def test_large_work_on_any_number_of_threads(fe, dtype, shape, axis, threads):
 @pytest.mark.parametrize("value", ["0", "-1", "many", ""])
 def test_a_silly_number_of_threads_is_an_error_or_ignored(monkeypatch, value):
     """Never a wrong result: either the variable is named in the error, or the call works."""
-    import hypersimplex as hs
-
     monkeypatch.setitem(os.environ, "HYPERSIMPLEX_NUM_THREADS", value)
     x = scores((3, 200_000), np.float32)
     try:
