@@ -1,0 +1,217 @@
+// Python in, numbers out: shapes, strides and dtypes are settled here, and the GIL is released around the kernel.
+// The *_at functions take addresses, for callers that hold a framework's tensor: they trust what they are told.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "kernel.hpp"
+
+namespace nb = nanobind;
+using namespace hs;
+
+namespace {
+
+using Sizes = std::vector<int64_t>;
+using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+
+struct Group {
+    int64_t size, stride;
+};
+
+// The dims other than `axis` as one or two evenly spaced groups, or nothing if they need more.
+std::optional<Layout> lay_out(const int64_t* shape, const int64_t* strides, size_t ndim, int64_t axis) {
+    int64_t dims = static_cast<int64_t>(ndim);
+    if (axis < -dims || axis >= dims) throw std::invalid_argument("axis is out of range");
+    size_t along = static_cast<size_t>(axis < 0 ? axis + dims : axis);
+    Group groups[2] = {{1, 0}, {1, 0}};
+    int used = 0;
+    bool empty = false;
+    for (size_t d = 0; d < ndim; ++d) {
+        if (shape[d] == 0 && d != along) empty = true;
+        if (d == along || shape[d] == 1) continue;
+        if (used > 0 && groups[used - 1].stride == shape[d] * strides[d]) {
+            groups[used - 1] = {groups[used - 1].size * shape[d], strides[d]};
+        } else if (used < 2) {
+            groups[used++] = {shape[d], strides[d]};
+        } else {
+            return std::nullopt;
+        }
+    }
+    int64_t n = shape[along], stride = strides[along];
+    if (empty) return Layout{0, n, 1, 0, stride, 0};
+    if (used == 1 && groups[0].stride == 1 && stride != 1 && n != 1)
+        return Layout{1, n, groups[0].size, 0, stride, 1};
+    if (used <= 1) return Layout{groups[0].size, n, 1, groups[0].stride, stride, 0};
+    return Layout{groups[0].size, n, groups[1].size, groups[0].stride, stride, groups[1].stride};
+}
+
+std::optional<Layout> lay_out(const Sizes& shape, const Sizes& strides, int64_t axis) {
+    if (shape.size() != strides.size() || shape.empty()) throw std::invalid_argument("shape and strides must match");
+    return lay_out(shape.data(), strides.data(), shape.size(), axis);
+}
+
+nb::object tell(const Result& r) {
+    if (r.status == Status::ok) return nb::none();
+    if (r.status == Status::no_memory) throw std::bad_alloc();
+    const char* names[] = {"ok", "no memory", "k", "tau", "masked"};
+    return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
+}
+
+template <class F>
+Result without_gil(F f) {
+    nb::gil_scoped_release release;
+    return f();
+}
+
+template <class T>
+const Functions<T>& functions() {
+    if constexpr (sizeof(T) == 4) return variant().f32;
+    else return variant().f64;
+}
+
+template <class T>
+T* pointer(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+PerSlice per_slice(uintptr_t address, double scalar) { return {pointer<const double>(address), scalar}; }
+
+Layout need(std::optional<Layout> layout) {
+    if (!layout) throw std::invalid_argument("the dims other than axis must lie evenly in memory");
+    return *layout;
+}
+
+template <class T>
+nb::object project_t(const Layout& layout, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y, uintptr_t mu,
+                     uintptr_t start, int threads) {
+    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
+    return tell(without_gil([&] {
+        if (y && bytes >= (4 << 20)) advise_large_pages(pointer<void>(y), bytes);
+        return functions<T>().project({layout, k, tau, pointer<const T>(x), pointer<T>(y), pointer<double>(mu),
+                                       pointer<const double>(start), threads});
+    }));
+}
+
+template <class T>
+nb::object backward_t(const Layout& layout, PerSlice tau, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k,
+                      uintptr_t grad_tau, int threads) {
+    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
+    return tell(without_gil([&] {
+        if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
+        return functions<T>().backward({layout, tau, pointer<const T>(y), pointer<const T>(v), pointer<T>(grad),
+                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads});
+    }));
+}
+
+template <class T>
+nb::object binary_t(const Layout& layout, PerSlice k, uintptr_t x, uintptr_t y, int threads) {
+    return tell(without_gil(
+        [&] { return functions<T>().binary({layout, k, pointer<const T>(x), pointer<T>(y), threads}); }));
+}
+
+nb::object project_at(bool is_double, uintptr_t x, uintptr_t y, uintptr_t mu, const Sizes& shape, const Sizes& strides,
+                      int64_t axis, uintptr_t k_address, double k, uintptr_t tau_address, double tau, uintptr_t start,
+                      int threads) {
+    Layout layout = need(lay_out(shape, strides, axis));
+    auto run = is_double ? project_t<double> : project_t<float>;
+    return run(layout, per_slice(k_address, k), per_slice(tau_address, tau), x, y, mu, start, threads);
+}
+
+nb::object backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k, uintptr_t grad_tau,
+                       const Sizes& shape, const Sizes& strides, int64_t axis, uintptr_t tau_address, double tau,
+                       int threads) {
+    Layout layout = need(lay_out(shape, strides, axis));
+    auto run = is_double ? backward_t<double> : backward_t<float>;
+    return run(layout, per_slice(tau_address, tau), y, v, grad, grad_k, grad_tau, threads);
+}
+
+nb::object binary_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides, int64_t axis,
+                     uintptr_t k_address, double k, int threads) {
+    Layout layout = need(lay_out(shape, strides, axis));
+    auto run = is_double ? binary_t<double> : binary_t<float>;
+    return run(layout, per_slice(k_address, k), x, y, threads);
+}
+
+// Arrays: everything is checked.
+using Array = nb::ndarray<nb::ro, nb::device::cpu>;
+using Output = nb::ndarray<nb::device::cpu>;
+
+bool is_double(const Array& x) {
+    if (x.dtype() == nb::dtype<double>()) return true;
+    if (x.dtype() == nb::dtype<float>()) return false;
+    throw nb::type_error("x must be float32 or float64");
+}
+
+Layout layout_of(const Array& x, int64_t axis) {
+    if (x.ndim() == 0) throw std::invalid_argument("x must have at least one dimension");
+    Sizes shape(x.ndim()), strides(x.ndim());
+    for (size_t d = 0; d < x.ndim(); ++d) {
+        shape[d] = static_cast<int64_t>(x.shape(d));
+        strides[d] = x.stride(d);
+    }
+    return need(lay_out(shape, strides, axis));
+}
+
+// An output is written through x's layout, so it must lie exactly as x does, and no element may stand twice.
+uintptr_t output_like(const Output& y, const Array& x, const char* name) {
+    std::string who(name);
+    if (y.dtype() != x.dtype()) throw nb::type_error((who + " must have the dtype of x").c_str());
+    if (y.ndim() != x.ndim()) throw std::invalid_argument(who + " must have the shape of x");
+    for (size_t d = 0; d < x.ndim(); ++d) {
+        if (y.shape(d) != x.shape(d)) throw std::invalid_argument(who + " must have the shape of x");
+        if (x.shape(d) > 1 && y.stride(d) != x.stride(d)) throw std::invalid_argument(who + " must have the strides of x");
+        if (x.shape(d) > 1 && y.stride(d) == 0) throw std::invalid_argument(who + " must not repeat its elements");
+    }
+    return reinterpret_cast<uintptr_t>(y.data());
+}
+
+template <class A>
+uintptr_t one_per_slice(const std::optional<A>& values, const Layout& layout, const char* name) {
+    if (!values) return 0;
+    if (static_cast<int64_t>(values->size()) != layout.slices())
+        throw std::invalid_argument(std::string(name) + " must have one number per slice");
+    return reinterpret_cast<uintptr_t>(values->data());
+}
+
+nb::object project(const Array& x, double k, double tau, const std::optional<Output>& y,
+                   const std::optional<Doubles>& mu, const std::optional<Numbers>& ks,
+                   const std::optional<Numbers>& taus, int64_t axis, int threads) {
+    Layout layout = layout_of(x, axis);
+    auto run = is_double(x) ? project_t<double> : project_t<float>;
+    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), per_slice(one_per_slice(taus, layout, "taus"), tau),
+               reinterpret_cast<uintptr_t>(x.data()), y ? output_like(*y, x, "y") : 0, one_per_slice(mu, layout, "mu"),
+               0, threads);
+}
+
+nb::object binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis, int threads) {
+    Layout layout = layout_of(x, axis);
+    auto run = is_double(x) ? binary_t<double> : binary_t<float>;
+    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), reinterpret_cast<uintptr_t>(x.data()),
+               output_like(y, x, "y"), threads);
+}
+
+}  // namespace
+
+NB_MODULE(_kernel, m) {
+    m.doc() = "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
+    m.def("variant", [] { return std::string(variant().name); }, "The SIMD variant in use.");
+    m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
+        return lay_out(shape, strides, axis).has_value();
+    }, nb::arg("shape"), nb::arg("strides"), nb::arg("axis"), "Whether the other functions take an array that lies so.");
+    m.def("project", project, nb::arg("x"), nb::arg("k"), nb::arg("tau"), nb::arg("y").noconvert() = nb::none(),
+          nb::arg("mu").noconvert() = nb::none(), nb::arg("ks").noconvert() = nb::none(),
+          nb::arg("taus").noconvert() = nb::none(), nb::arg("axis") = -1, nb::arg("threads") = 1,
+          "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.");
+    m.def("binary", binary, nb::arg("x"), nb::arg("k"), nb::arg("y").noconvert(), nb::arg("ks").noconvert() = nb::none(),
+          nb::arg("axis") = -1, nb::arg("threads") = 1, "Write exactly k ones into every slice of y.");
+    m.def("project_at", project_at);
+    m.def("backward_at", backward_at);
+    m.def("binary_at", binary_at);
+}

@@ -1,0 +1,143 @@
+// What does not depend on the instruction set: choosing a variant, threads, pages, and exact selection.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernel.hpp"
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace hs {
+
+namespace baseline { extern const Variant table; }
+#if defined(HS_X86_VARIANTS)
+namespace avx2 { extern const Variant table; }
+namespace avx512 { extern const Variant table; }
+#endif
+
+const Variant& variant() {
+    static const Variant& chosen = []() -> const Variant& {
+#if defined(HS_X86_VARIANTS)
+        const Variant* all[] = {&avx512::table, &avx2::table, &baseline::table};
+#else
+        const Variant* all[] = {&baseline::table};
+#endif
+        const char* wanted = std::getenv("HYPERSIMPLEX_SIMD");
+        for (const Variant* v : all)
+            if (v->supported() && (!wanted || std::strcmp(wanted, v->name) == 0)) return *v;
+        return baseline::table;
+    }();
+    return chosen;
+}
+
+namespace {
+
+// Members meet between passes of some ten microseconds: spin briefly, then give the processor away.
+class Barrier {
+  public:
+    explicit Barrier(int size) : size_(size) {}
+    void wait() {
+        int round = round_.load(std::memory_order_acquire);
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
+            arrived_.store(0, std::memory_order_relaxed);
+            round_.store(round + 1, std::memory_order_release);
+            return;
+        }
+        for (int spins = 0; round_.load(std::memory_order_acquire) == round; ++spins)
+            if (spins > 1000) std::this_thread::yield();
+    }
+
+  private:
+    int size_;
+    std::atomic<int> arrived_{0}, round_{0};
+};
+
+}  // namespace
+
+void Team::wait() const { static_cast<Barrier*>(barrier)->wait(); }
+
+void parallel(int threads, void (*body)(void*, int, const Team&), void* context) {
+    std::atomic<const Team*> go{nullptr};
+    std::vector<std::thread> others;
+    try {
+        others.reserve(static_cast<size_t>(threads));
+        for (int id = 1; id < threads; ++id)
+            others.emplace_back([&go, body, context, id] {
+                const Team* team;
+                while (!(team = go.load(std::memory_order_acquire))) std::this_thread::yield();
+                body(context, id, *team);
+            });
+    } catch (const std::exception&) {
+        // A thread that cannot be had is done without.
+    }
+    Barrier barrier(static_cast<int>(others.size()) + 1);
+    Team team{static_cast<int>(others.size()) + 1, &barrier};
+    go.store(&team, std::memory_order_release);
+    body(context, 0, team);
+    for (std::thread& t : others) t.join();
+}
+
+void advise_large_pages(void* address, int64_t bytes) {
+#if defined(__linux__)
+    constexpr uintptr_t page = 2u << 20;
+    uintptr_t from = (reinterpret_cast<uintptr_t>(address) + page - 1) / page * page;
+    uintptr_t to = (reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes)) / page * page;
+    if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
+#else
+    (void)address, (void)bytes;
+#endif
+}
+
+namespace {
+
+// Exactly k ones among the largest entries, ties to the lower index, by selection of the k-th largest.
+template <class T>
+Result binary(const Binary<T>& p) {
+    const Layout& l = p.layout;
+    std::unique_ptr<T[]> copy(new (std::nothrow) T[static_cast<size_t>(l.n) + 1]);
+    if (!copy) return {Status::no_memory, 0, 0};
+    for (int64_t s = 0; s < l.slices(); ++s) {
+        double k = p.k[s];
+        if (!(k >= 0 && k <= static_cast<double>(l.n)) || k != std::floor(k)) return {Status::bad_k, s, 0};
+        const T* x = p.x + l.origin(s);
+        T* y = p.y + l.origin(s);
+        bool nan = false;
+        int64_t usable = 0, ones = static_cast<int64_t>(k);
+        for (int64_t i = 0; i < l.n; ++i) {
+            T v = x[i * l.stride];
+            copy[static_cast<size_t>(i)] = v;
+            nan = nan || v != v;
+            usable += v != -std::numeric_limits<T>::infinity();
+        }
+        if (!nan && ones > usable) return {Status::masked_k, s, usable};
+        T edge = std::numeric_limits<T>::infinity();
+        if (!nan && ones > 0) {
+            std::nth_element(copy.get(), copy.get() + ones - 1, copy.get() + l.n, [](T a, T b) { return a > b; });
+            edge = copy[static_cast<size_t>(ones - 1)];
+        }
+        int64_t above = 0;
+        for (int64_t i = 0; i < l.n; ++i) above += x[i * l.stride] > edge;
+        int64_t ties = ones - above;
+        for (int64_t i = 0; i < l.n; ++i) {
+            T v = x[i * l.stride];
+            bool one = v > edge || (v == edge && ties-- > 0);
+            y[i * l.stride] = nan ? std::numeric_limits<T>::quiet_NaN() : one ? T(1) : T(0);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+Result binary_f32(const Binary<float>& p) { return binary(p); }
+Result binary_f64(const Binary<double>& p) { return binary(p); }
+
+}  // namespace hs

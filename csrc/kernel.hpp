@@ -1,0 +1,91 @@
+// What the bindings see: problems in numbers and pointers, and one table of functions per SIMD variant.
+#pragma once
+#include <cstdint>
+
+namespace hs {
+
+// Element i of slice (o, j) lies at o * outer_stride + i * stride + j * inner_stride, in elements.
+struct Layout {
+    int64_t outer, n, inner;
+    int64_t outer_stride, stride, inner_stride;
+    int64_t slices() const { return outer * inner; }
+    int64_t origin(int64_t slice) const { return slice / inner * outer_stride + slice % inner * inner_stride; }
+};
+
+// A number for every slice, or one for all of them.
+struct PerSlice {
+    const double* values;
+    double scalar;
+    double operator[](int64_t slice) const { return values ? values[slice] : scalar; }
+};
+
+enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k };
+
+struct Result {
+    Status status = Status::ok;
+    int64_t slice = -1;    // the first slice that failed
+    int64_t limit = 0;     // masked_k: how many entries are not -inf
+};
+
+template <class T>
+struct Project {
+    Layout layout;
+    PerSlice k, tau;
+    const T* x;
+    T* y;           // may be null: thresholds only
+    double* mu;     // may be null: projection only
+    const double* start;    // thresholds to start from, or null
+    int threads;
+};
+
+template <class T>
+struct Backward {
+    Layout layout;
+    PerSlice tau;
+    const T* y;
+    const T* v;
+    T* grad;          // may be null
+    double* grad_k;   // may be null
+    double* grad_tau; // may be null
+    int threads;
+};
+
+template <class T>
+struct Binary {
+    Layout layout;
+    PerSlice k;
+    const T* x;
+    T* y;
+    int threads;
+};
+
+template <class T>
+struct Functions {
+    Result (*project)(const Project<T>&);
+    Result (*backward)(const Backward<T>&);
+    Result (*binary)(const Binary<T>&);
+};
+
+struct Variant {
+    const char* name;
+    bool (*supported)();
+    Functions<float> f32;
+    Functions<double> f64;
+};
+
+// The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
+const Variant& variant();
+
+// Runs body(context, id, team) on `threads` threads, the caller among them; threads that cannot be
+// started are left out, and team.size says how many there are. Nothing outlives the call, so fork is safe.
+struct Team {
+    int size;
+    void* barrier;
+    void wait() const;
+};
+void parallel(int threads, void (*body)(void* context, int id, const Team& team), void* context);
+
+// Asks the system for large pages under a fresh output array: page faults would cost more than the arithmetic.
+void advise_large_pages(void* address, int64_t bytes);
+
+}  // namespace hs

@@ -1,0 +1,141 @@
+// One SIMD register of T. Every variant compiles this file anew in its own namespace.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
+namespace hs::HS_VARIANT {
+
+template <class T>
+using IntOf = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+
+#if defined(__GNUC__) && !defined(HS_PLAIN_LANES)
+#define HS_INLINE inline __attribute__((always_inline))
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64;
+#elif defined(__AVX2__)
+constexpr int register_bytes = 32;
+#else
+constexpr int register_bytes = 16;
+#endif
+
+template <class T>
+struct Lanes {
+    static constexpr int width = register_bytes / sizeof(T);
+    typedef T Vec __attribute__((vector_size(register_bytes)));
+    typedef IntOf<T> Int __attribute__((vector_size(register_bytes)));
+    typedef double Wide __attribute__((vector_size(register_bytes)));
+
+    // The lanes in double precision, two to a lane if T is float.
+    static HS_INLINE Wide widen(Vec v) {
+        if constexpr (sizeof(T) == 8) {
+            return v;
+        } else {
+            typedef T Half __attribute__((vector_size(register_bytes / 2)));
+            Half half[2];
+            std::memcpy(half, &v, sizeof v);
+            return __builtin_convertvector(half[0], Wide) + __builtin_convertvector(half[1], Wide);
+        }
+    }
+    static HS_INLINE void add_to(double* p, Vec v) {
+        if constexpr (sizeof(T) == 8) {
+            store(p, load(p) + v);
+        } else {
+            typedef T Half __attribute__((vector_size(register_bytes / 2)));
+            Half half[2];
+            Wide at[2];
+            std::memcpy(half, &v, sizeof v);
+            std::memcpy(at, p, sizeof at);
+            at[0] += __builtin_convertvector(half[0], Wide);
+            at[1] += __builtin_convertvector(half[1], Wide);
+            std::memcpy(p, at, sizeof at);
+        }
+    }
+    static HS_INLINE double total(Wide v) { return fold<double>(v); }
+    static HS_INLINE int64_t total_int(Int v) { return static_cast<int64_t>(fold<IntOf<T>>(v)); }
+
+    // Halves are added until one register of 16 bytes is left: shorter chains than lane by lane.
+    template <class E, class V>
+    static HS_INLINE E fold(V v) {
+        if constexpr (sizeof(V) > 16) {
+            typedef E Half __attribute__((vector_size(sizeof(V) / 2)));
+            Half half[2];
+            std::memcpy(half, &v, sizeof v);
+            return fold<E>(half[0] + half[1]);
+        } else {
+            E s = v[0] + v[1];
+            if constexpr (sizeof(E) == 4) s += v[2] + v[3];
+            return s;
+        }
+    }
+
+    static HS_INLINE Vec load(const T* p) {
+        Vec v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+    static HS_INLINE Int load_int(const IntOf<T>* p) {
+        Int v;
+        std::memcpy(&v, p, sizeof v);
+        return v;
+    }
+    static HS_INLINE void store(T* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+    static HS_INLINE void store_int(IntOf<T>* p, Int v) { std::memcpy(p, &v, sizeof v); }
+    static HS_INLINE Vec splat(T value) { return value - Vec{}; }
+    static HS_INLINE Vec keep(Vec v, Int mask) { return (Vec)((Int)v & mask); }
+    // An intrinsic, because the compiler turns v & ~(a >= b) into a blend, which is slower.
+    static HS_INLINE Vec drop(Vec v, Int mask) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+        return (Vec)_mm256_andnot_si256((__m256i)mask, (__m256i)v);
+#elif defined(__SSE2__) && !defined(__AVX512F__)
+        return (Vec)_mm_andnot_si128((__m128i)mask, (__m128i)v);
+#else
+        return (Vec)((Int)v & ~mask);
+#endif
+    }
+    static HS_INLINE Vec pick(Int mask, Vec yes, Vec no) { return mask ? yes : no; }
+
+    // Both return the second argument when either is NaN, so a NaN given second survives.
+    static HS_INLINE Vec max(Vec a, Vec b) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm512_max_ps((__m512)a, (__m512)b);
+        else return (Vec)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
+        else return (Vec)_mm256_max_pd((__m256d)a, (__m256d)b);
+#elif defined(__SSE2__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm_max_ps((__m128)a, (__m128)b);
+        else return (Vec)_mm_max_pd((__m128d)a, (__m128d)b);
+#else
+        return a > b ? a : b;
+#endif
+    }
+    static HS_INLINE Vec min(Vec a, Vec b) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm512_min_ps((__m512)a, (__m512)b);
+        else return (Vec)_mm512_min_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm256_min_ps((__m256)a, (__m256)b);
+        else return (Vec)_mm256_min_pd((__m256d)a, (__m256d)b);
+#elif defined(__SSE2__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm_min_ps((__m128)a, (__m128)b);
+        else return (Vec)_mm_min_pd((__m128d)a, (__m128d)b);
+#else
+        return a < b ? a : b;
+#endif
+    }
+};
+#else
+#define HS_INLINE inline
+#endif
+
+}  // namespace hs::HS_VARIANT
+
+#if !defined(__GNUC__) || defined(HS_PLAIN_LANES)
+#include "lanes_plain.hpp"
+#endif

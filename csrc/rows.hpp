@@ -1,0 +1,104 @@
+// Passes over one contiguous slice.
+#pragma once
+#include "newton.hpp"
+
+namespace hs::HS_VARIANT {
+
+template <class T>
+struct Pass {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    using Int = typename L::Int;
+
+    // A NaN is not >= 1, so it reaches the sum and is noticed there.
+    static HS_INLINE Vec add(Vec x, Vec c, Vec d, Vec inv, Vec& sum, Int& active, Int& ones) {
+        Vec zero = L::splat(0), one = L::splat(1);
+        Vec t = ((x - c) - d) * inv;
+        Int full = t >= one;
+        Vec positive = L::max(zero, t);
+        sum += L::drop(positive, full);
+        active -= (t > zero) ^ full;
+        ones -= full;
+        return positive;
+    }
+};
+
+// Sums over one slice; with `y`, the projection is written as well.
+template <class T, bool write>
+HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
+    using P = Pass<T>;
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    using Int = typename L::Int;
+    constexpr int W = L::width, run = 64;
+    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1);
+    Int active = {}, ones = {};
+    typename L::Wide total = {};
+    int64_t i = 0;
+    while (i + 2 * W <= n) {
+        Vec a = {}, b = {};
+        int64_t end = i + run * W < n ? i + run * W : n;
+        for (; i + 2 * W <= end; i += 2 * W) {
+            Vec p = P::add(L::load(x + i), c, d, inv, a, active, ones);
+            Vec q = P::add(L::load(x + i + W), c, d, inv, b, active, ones);
+            if constexpr (write) {
+                L::store(y + i, L::min(one, p));
+                L::store(y + i + W, L::min(one, q));
+            }
+        }
+        total += L::widen(a + b);
+    }
+    for (; i < n; i += W) {
+        int64_t rest = n - i < W ? n - i : W;
+        Vec sum = {};
+        T tail[W];
+        for (int l = 0; l < W; ++l) tail[l] = l < rest ? x[i + l] : -std::numeric_limits<T>::infinity();
+        Vec p = P::add(L::load(tail), c, d, inv, sum, active, ones);
+        total += L::widen(sum);
+        if constexpr (write) {
+            L::store(tail, L::min(one, p));
+            std::memcpy(y + i, tail, static_cast<size_t>(rest) * sizeof(T));
+        }
+    }
+    return {L::total(total), static_cast<double>(L::total_int(active)), static_cast<double>(L::total_int(ones))};
+}
+
+// Mean and variance of the finite entries, about the first of them; single precision will do for a first guess.
+template <class T>
+void moments_row(const T* x, int64_t n, double& mean, double& variance) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    Vec shift = L::splat(x[0]), a = {}, b = {}, aa = {}, bb = {};
+    int64_t i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+        Vec u = L::load(x + i) - shift, v = L::load(x + i + W) - shift;
+        a += u, b += v;
+        aa += u * u, bb += v * v;
+    }
+    double m = static_cast<double>(n), one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb));
+    double origin = static_cast<double>(x[0]);
+    for (; i < n; ++i) {
+        double u = static_cast<double>(x[i]) - origin;
+        one += u;
+        two += u * u;
+    }
+    if (!(two < std::numeric_limits<T>::max())) {    // infinities: leave them out
+        m = one = two = origin = 0;
+        for (i = 0; i < n; ++i) {
+            double v = static_cast<double>(x[i]);
+            if (!std::isfinite(v)) continue;
+            if (m == 0) origin = v;
+            m += 1;
+            one += v - origin;
+            two += (v - origin) * (v - origin);
+        }
+    }
+    m = m > 0 ? m : 1;
+    mean = one / m;
+    variance = two / m - mean * mean;
+    variance = variance > 0 ? variance : 0;
+    mean += origin;
+}
+
+}  // namespace hs::HS_VARIANT

@@ -1,0 +1,180 @@
+// Cuts a Project into tasks by how its slices lie in memory, and deals them out to threads.
+#pragma once
+#include <cstdlib>
+
+#include "column_search.hpp"
+#include "project.hpp"
+#include "turn.hpp"
+
+namespace hs::HS_VARIANT {
+
+// Slices that are contiguous; columns short enough to be turned into rows in the cache; longer columns, whose rows of
+// memory are read as they lie; and anything else.
+enum class Lie { rows, turned, columns, scattered };
+
+constexpr int64_t turned_bytes = 1 << 20, tile = 16;
+
+template <class T>
+Lie how(const Layout& l) {
+    if (l.stride == 1 || l.n == 1) return Lie::rows;
+    if (l.inner_stride != 1) return Lie::scattered;
+    if (l.n * tile * static_cast<int64_t>(sizeof(T)) <= turned_bytes) return Lie::turned;
+    bool narrow = l.inner < narrow_columns && l.stride == l.inner;
+    return narrow || l.inner >= Lanes<T>::width ? Lie::columns : Lie::scattered;
+}
+
+// Nearly equal tiles of at most `most` columns.
+inline int64_t even_tile(int64_t columns, int64_t most) {
+    int64_t tiles = (columns + most - 1) / most;
+    return (columns + tiles - 1) / tiles;
+}
+
+template <class T>
+class Tasks {
+  public:
+    explicit Tasks(const Project<T>& problem) : p(problem), lie(how<T>(problem.layout)) {
+        const Layout& l = p.layout;
+        if (lie == Lie::rows && l.inner == 1) {
+            across = l.n <= short_row ? 64 : 1;
+            number = (l.outer + across - 1) / across;
+            return;
+        }
+        across = lie == Lie::turned ? tile : lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
+        number = l.outer * ((l.inner + across - 1) / across);
+    }
+
+    void run(int64_t task, int threads, Result& result) const {
+        const Layout& l = p.layout;
+        if (lie == Lie::rows && l.inner == 1) {
+            int64_t first = task * across, count = l.outer - first < across ? l.outer - first : across;
+            int64_t at = first * l.outer_stride;
+            return project_rows(p, first, count, p.x + at, p.y ? p.y + at : nullptr, l.outer_stride, threads, result);
+        }
+        int64_t tiles = (l.inner + across - 1) / across, outer = task / tiles, first = task % tiles * across;
+        int64_t count = l.inner - first < across ? l.inner - first : across, slice = outer * l.inner + first;
+        int64_t at = outer * l.outer_stride + first * l.inner_stride;
+        const T* x = p.x + at;
+        T* y = p.y ? p.y + at : nullptr;
+        if (lie == Lie::rows) project_rows(p, slice, count, x, y, l.inner_stride, threads, result);
+        else if (lie == Lie::turned) turned(slice, count, x, y, result);
+        else if (lie == Lie::columns) columns(slice, static_cast<int>(count), x, y, result);
+        else scattered(slice, x, y, threads, result);
+    }
+
+    const Project<T>& p;
+    Lie lie;
+    int64_t across, number;
+
+  private:
+    void turned(int64_t slice, int64_t count, const T* x, T* y, Result& result) const {
+        const Layout& l = p.layout;
+        // Rows a little apart from a power of two, lest they compete for the same places in the cache.
+        int64_t spacing = (l.n + 15) / 16 * 16 + 16, size = spacing * count;
+        T* rows = static_cast<T*>(std::malloc(static_cast<size_t>(2 * size) * sizeof(T)));
+        if (!rows) return fail(result, Status::no_memory, slice);
+        turn(x, l.stride, rows, spacing, l.n, count);
+        project_rows(p, slice, count, rows, y ? rows + size : nullptr, spacing, 1, result);
+        if (y) turn(rows + size, spacing, y, l.stride, count, l.n);
+        std::free(rows);
+    }
+
+    void columns(int64_t slice, int count, const T* x, T* y, Result& result) const {
+        const Layout& l = p.layout;
+        ColumnSearch<T> search;
+        search.lay_out(count, count < narrow_columns && l.stride == count);
+        int64_t rest = l.n % search.rows, whole = l.n - rest;
+        T tail[2][most_lanes];
+        for (int64_t i = 0; i < search.rows * count; ++i)
+            tail[0][i] = i < rest * count ? x[whole * l.stride + i] : -std::numeric_limits<T>::infinity();
+        Block<T> blocks[2] = {{x, y, l.n / search.rows, l.stride * search.rows, search.slots, search.offset},
+                              {tail[0], tail[1], 1, 0, search.slots, search.offset}};
+        search_columns(search, blocks, rest > 0 ? 2 : 1, slice);
+        if (y && rest > 0) std::memcpy(y + whole * l.stride, tail[1], static_cast<size_t>(rest * count) * sizeof(T));
+        for (int j = 0; j < count; ++j) {
+            if (search.stuck[j]) finish_careful(p, slice + j, l.stride, x + j, y ? y + j : nullptr, result);
+            else if (p.mu)
+                p.mu[slice + j] = is_flat(search.active_sum[j], search.active[j], search.k[j])
+                                      ? middle(x + j, l.stride, l.n, search.mu[j], search.tau[j])
+                                      : search.mu[j] + search.low[j];
+        }
+    }
+
+    void search_columns(ColumnSearch<T>& search, const Block<T>* blocks, int number_of_blocks, int64_t slice) const {
+        double n = static_cast<double>(p.layout.n);
+        for (int j = 0; j < search.count; ++j) {
+            search.k[j] = p.k[slice + j];
+            search.tau[j] = p.tau[slice + j];
+            if (p.start) search.start(j, p.start[slice + j], search.tau[j]);
+        }
+        if (!p.start) {
+            Block<T> sample = blocks[0];
+            int64_t skip = sample.groups * search.rows / 512;
+            sample.groups /= skip;
+            sample.step *= skip;
+            double m = static_cast<double>(sample.groups * search.rows);
+            search.begin(sample, n);
+            search.solve(&sample, 1, m, m / n, false, 6);
+            for (int j = 0; j < search.count; ++j) search.start(j, search.mu[j], search.width[j]);
+        }
+        for (int j = 0; j < search.count; ++j)
+            if (at_edge<T>(search.k[j], n, search.tau[j])) search.settled[j] = search.stuck[j] = search.near[j] = 1;
+        search.solve(blocks, number_of_blocks, n, 1, p.y != nullptr, most_passes);
+    }
+
+    // Neither along nor across memory: the slice is copied, solved, and copied back.
+    void scattered(int64_t slice, const T* x, T* y, int threads, Result& result) const {
+        const Layout& l = p.layout;
+        T* copy = static_cast<T*>(std::malloc(2 * static_cast<size_t>(l.n) * sizeof(T)));
+        if (!copy) return fail(result, Status::no_memory, slice);
+        for (int64_t i = 0; i < l.n; ++i) copy[i] = x[i * l.stride];
+        project_row(p, slice, copy, y ? copy + l.n : nullptr, threads, result);
+        if (y)
+            for (int64_t i = 0; i < l.n; ++i) y[i * l.stride] = copy[l.n + i];
+        std::free(copy);
+    }
+};
+
+// Deals the tasks out: work(task, threads within the task, result).
+template <class W>
+Result deal(W& work, int64_t number, int64_t entries, int64_t worth, int wanted) {
+    struct Job {
+        W* work;
+        int64_t number;
+        Result results[64];
+    } job{&work, number, {}};
+    Result result;
+    int threads = wanted < 1 ? 1 : wanted > 64 ? 64 : wanted;
+    if (threads == 1 || entries < worth || number < threads) {
+        for (int64_t t = 0; t < number; ++t) work.run(t, threads, result);
+        return result;
+    }
+    auto body = [](void* context, int id, const Team& team) {
+        auto* j = static_cast<Job*>(context);
+        int64_t each = j->number / team.size, from = each * id, to = id + 1 == team.size ? j->number : from + each;
+        for (int64_t t = from; t < to; ++t) j->work->run(t, 1, j->results[id]);
+    };
+    parallel(threads, body, &job);
+    for (const Result& r : job.results)
+        if (r.status != Status::ok && (result.status == Status::ok || r.slice < result.slice)) result = r;
+    return result;
+}
+
+template <class T>
+Result project(const Project<T>& p) {
+    const Layout& l = p.layout;
+    double n = static_cast<double>(l.n);
+    for (int64_t s = 0; s < l.slices(); ++s) {
+        if (!(p.tau[s] > 0) || !std::isfinite(p.tau[s])) return {Status::bad_tau, s, 0};
+        if (!(p.k[s] >= 0 && p.k[s] <= n)) return {Status::bad_k, s, 0};
+        if (!p.k.values && !p.tau.values) break;
+    }
+    if (l.slices() == 0 || l.n == 0) {
+        if (p.mu)
+            for (int64_t s = 0; s < l.slices(); ++s) p.mu[s] = 0;
+        return {};
+    }
+    Tasks<T> tasks(p);
+    return deal(tasks, tasks.number, l.slices() * l.n, parallel_work, p.threads);
+}
+
+}  // namespace hs::HS_VARIANT

@@ -1,0 +1,62 @@
+// A block of columns as rows, and back: in blocks that stay in the cache this is cheaper than passes across memory.
+#pragma once
+#include <utility>
+
+#include "lanes.hpp"
+
+namespace hs::HS_VARIANT {
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector) && !defined(HS_PLAIN_LANES)
+#define HS_SHUFFLE
+template <class Vec, size_t... l>
+HS_INLINE Vec interleave_low(Vec a, Vec b, std::index_sequence<l...>) {
+    return __builtin_shufflevector(a, b, (l / 2 + (l & 1) * sizeof...(l))...);
+}
+template <class Vec, size_t... l>
+HS_INLINE Vec interleave_high(Vec a, Vec b, std::index_sequence<l...>) {
+    return __builtin_shufflevector(a, b, (sizeof...(l) / 2 + l / 2 + (l & 1) * sizeof...(l))...);
+}
+#endif
+#endif
+
+// A W x W corner of a row-major array, turned: log2(W) rounds of interleaving.
+template <class T>
+HS_INLINE void turn_corner(const T* from, int64_t from_step, T* to, int64_t to_step) {
+    constexpr int W = Lanes<T>::width;
+#if defined(HS_SHUFFLE)
+    using L = Lanes<T>;
+    std::make_index_sequence<W> lanes;
+    typename L::Vec r[W], next[W];
+    for (int l = 0; l < W; ++l) r[l] = L::load(from + l * from_step);
+    for (int round = 1; round < W; round *= 2) {
+        for (int i = 0; i < W / 2; ++i) {
+            next[2 * i] = interleave_low(r[i], r[i + W / 2], lanes);
+            next[2 * i + 1] = interleave_high(r[i], r[i + W / 2], lanes);
+        }
+        for (int i = 0; i < W; ++i) r[i] = next[i];
+    }
+    for (int l = 0; l < W; ++l) L::store(to + l * to_step, r[l]);
+#else
+    for (int i = 0; i < W; ++i)
+        for (int l = 0; l < W; ++l) to[l * to_step + i] = from[i * from_step + l];
+#endif
+}
+
+// The array of `rows` x `columns` at `from` becomes one of `columns` x `rows` at `to`.
+template <class T>
+void turn(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+    constexpr int W = Lanes<T>::width;
+    int64_t i = 0, whole = columns / W * W;
+    if (columns >= W)
+        for (; i + W <= rows; i += W) {
+            for (int64_t j = 0; j < whole; j += W) turn_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            // The last corner overlaps the one before.
+            int64_t j = columns - W;
+            if (whole < columns) turn_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+        }
+    for (; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j) to[j * to_step + i] = from[i * from_step + j];
+}
+
+}  // namespace hs::HS_VARIANT

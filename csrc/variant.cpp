@@ -1,0 +1,32 @@
+// Compiled once for each instruction set, with HS_VARIANT naming its namespace. Only headers whose inline functions
+// live in that namespace are used here: a shared inline function compiled for AVX2 must not be linked into the rest.
+#include "backward.hpp"
+#include "kernel.hpp"
+#include "tasks.hpp"
+
+namespace hs {
+Result binary_f32(const Binary<float>&);
+Result binary_f64(const Binary<double>&);
+
+namespace HS_VARIANT {
+
+static bool supported() {
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#elif defined(__x86_64__) && defined(__GNUC__) && defined(__AVX2__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
+#define HS_TEXT_(x) #x
+#define HS_TEXT(x) HS_TEXT_(x)
+extern const Variant table;
+const Variant table = {HS_TEXT(HS_VARIANT),
+                       supported,
+                       {project<float>, backward<float>, binary_f32},
+                       {project<double>, backward<double>, binary_f64}};
+
+}  // namespace HS_VARIANT
+}  // namespace hs

@@ -1,0 +1,9 @@
+"""Soft-Binary-Argmax@k: the Euclidean projection onto the hypersimplex, exact and without a sort.
+
+This is the NumPy front end; hypersimplex.torch and the others are imported by their own names.
+"""
+
+from hypersimplex._numpy import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex._version import __version__
+
+__all__ = ["__version__", "binary_argmax", "soft_binary_argmax", "threshold"]

@@ -1,0 +1,65 @@
+"""Every check of the arguments and every message: the argument, the rule, the value."""
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import NoReturn, SupportsIndex
+
+Failure = tuple[str, int, int]
+
+
+def not_floating(name: str, dtype: object) -> TypeError:
+    return TypeError(f"{name} must be floating point, got {dtype}")
+
+
+def check_dim(name: str, dim: SupportsIndex, ndim: int) -> int:
+    """Return dim as a non-negative number."""
+    dim = operator.index(dim)
+    if ndim == 0:
+        raise ValueError("x must have at least one dimension, got a scalar")
+    if not -ndim <= dim < ndim:
+        raise ValueError(f"{name} must be between {-ndim} and {ndim - 1}, got {dim}")
+    return dim % ndim
+
+
+def check_number(name: str, value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}") from None
+
+
+def not_broadcastable(name: str, slices: Sequence[int], shape: Sequence[int]) -> ValueError:
+    return ValueError(f"{name} must broadcast to the slices' shape {tuple(slices)}, got shape {tuple(shape)}")
+
+
+def plain_number(value: float) -> str:
+    return f"{value:.0f}" if value == math.floor(value) and abs(value) < 1e15 else repr(value)
+
+
+def bad_k(k: float, n: int, dim: str) -> ValueError:
+    return ValueError(f"k must be between 0 and {n} (the size of {dim}), got {plain_number(k)}")
+
+
+def bad_tau(tau: float) -> ValueError:
+    rule = "positive" if math.isfinite(tau) else "positive and finite"
+    return ValueError(f"tau must be {rule}, got {tau}")
+
+
+def masked_k(k: float, limit: int) -> ValueError:
+    rule = f"k must be at most {limit}, the number of entries that are not -inf"
+    return ValueError(f"{rule}, got {plain_number(k)}")
+
+
+def not_whole(k: float) -> ValueError:
+    return ValueError(f"k must be a whole number for binary_argmax, got {plain_number(k)}")
+
+
+def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> NoReturn:
+    """Say in words what the kernel found wrong with a slice whose k and tau are these."""
+    what, _, limit = failure
+    if what == "tau":
+        raise bad_tau(tau)
+    if what == "masked":
+        raise masked_k(k, limit)
+    raise not_whole(k) if 0 <= k <= n and k != math.floor(k) else bad_k(k, n, dim)

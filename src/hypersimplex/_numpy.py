@@ -1,0 +1,138 @@
+"""The NumPy front end: axes, dtypes and broadcasting peeled off around the kernel."""
+
+import os
+from functools import cache
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hypersimplex import _checks, _kernel
+
+Array = NDArray[Any]
+
+
+def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
+    """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
+
+    The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
+    sharper as tau goes to 0.
+
+    Args:
+        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
+        k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
+        tau: temperature, positive; or an array that broadcasts over the slices.
+        axis: the axis along which the slices lie.
+
+    >>> x = np.array([0.1, 1.6, 1.0])
+    >>> soft_binary_argmax(x, k=1)
+    array([0. , 0.8, 0.2])
+    >>> soft_binary_argmax(np.stack([x, x]), k=[1, 2], tau=2.0)
+    array([[0.   , 0.65 , 0.35 ],
+           [0.275, 1.   , 0.725]])
+    """
+    x, dtype, along = _prepare(x, axis)
+    y = np.empty_like(x)
+    _project(x, k, tau, along, axis, y, None)
+    return y if y.dtype == dtype else y.astype(dtype)
+
+
+def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
+    """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
+
+    Where an interval of numbers would do, mu is its middle, or its finite end if only one end is finite.
+
+    >>> threshold(np.array([0.1, 1.6, 1.0]), k=1)
+    array(0.8)
+    """
+    x, _, along = _prepare(x, axis)
+    mu = np.empty(x.shape[:along] + x.shape[along + 1 :])
+    _project(x, k, tau, along, axis, None, mu)
+    return mu.astype(x.dtype, copy=False)
+
+
+def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
+    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere; ties go to the lower index.
+
+    >>> binary_argmax(np.array([0.1, 1.6, 1.0, 1.0]), k=2)
+    array([0., 1., 1., 0.])
+    """
+    x, dtype, along = _prepare(x, axis)
+    y = np.empty_like(x)
+    slices = x.shape[:along] + x.shape[along + 1 :]
+    k_number, k_array = _per_slice("k", k, slices)
+    failure = _kernel.binary(x, k_number, y, k_array, along, threads())
+    if failure:
+        _fail(failure, k_number, k_array, 1.0, None, x.shape[along], axis)
+    return y if y.dtype == dtype else y.astype(dtype)
+
+
+def threads() -> int:
+    """The number of threads the kernel may use: HYPERSIMPLEX_NUM_THREADS, or one for each processor."""
+    wanted = os.environ.get("HYPERSIMPLEX_NUM_THREADS")
+    if wanted is None:
+        return _processors()
+    if not wanted.isdigit() or int(wanted) < 1:
+        raise ValueError(f"HYPERSIMPLEX_NUM_THREADS must be a positive whole number, got {wanted!r}")
+    return int(wanted)
+
+
+@cache
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
+    """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
+    x = np.asarray(x)
+    dtype = x.dtype
+    along = _checks.check_dim("axis", axis, x.ndim)
+    # NumPy has no bfloat16 of its own; ml_dtypes registers one under that name.
+    if dtype.kind != "f" and dtype.name != "bfloat16":
+        raise _checks.not_floating("x", dtype)
+    if dtype != np.float32 and dtype != np.float64:
+        x = x.astype(np.float32 if dtype.itemsize < 4 else np.float64)
+    steps = [s // x.itemsize for s in x.strides]
+    odd = any(s % x.itemsize for s in x.strides) or not x.flags.aligned or not x.dtype.isnative
+    if odd or np.empty_like(x).strides != x.strides or not _kernel.lies_evenly(x.shape, steps, along):
+        x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+    return x, dtype, along
+
+
+def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
+    if np.ndim(value) == 0:
+        return _checks.check_number(name, value), None
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
+    try:
+        whole = np.broadcast_to(array, slices)
+    except ValueError:
+        raise _checks.not_broadcastable(name, slices, array.shape) from None
+    return 0.0, np.ascontiguousarray(whole, dtype=np.float64)
+
+
+def _project(
+    x: Array, k: ArrayLike, tau: ArrayLike, along: int, axis: SupportsIndex, y: Array | None, mu: Array | None
+) -> None:
+    slices = x.shape[:along] + x.shape[along + 1 :]
+    k_number, k_array = _per_slice("k", k, slices)
+    tau_number, tau_array = _per_slice("tau", tau, slices)
+    failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
+    if failure:
+        _fail(failure, k_number, k_array, tau_number, tau_array, x.shape[along], axis)
+
+
+def _fail(
+    failure: _checks.Failure,
+    k: float,
+    k_array: Array | None,
+    tau: float,
+    tau_array: Array | None,
+    n: int,
+    axis: SupportsIndex,
+) -> None:
+    at = failure[1]
+    bad_k = k if k_array is None else float(k_array.flat[at])
+    bad_tau = tau if tau_array is None else float(tau_array.flat[at])
+    _checks.raise_failure(failure, bad_k, bad_tau, n, f"axis {axis}")
