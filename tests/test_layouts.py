@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -131,9 +130,11 @@ def test_numbers_of_any_byte_order_at_any_address(dtype, aligned):
     view = buffer[1 - aligned :][: x.nbytes].view(dtype).reshape(x.shape)
     view[...] = x
     y = hs.soft_binary_argmax(view, 2.5, axis=0)
-    assert y.dtype == x.dtype.newbyteorder("=")
-    np.testing.assert_array_equal(y, hs.soft_binary_argmax(x.astype(y.dtype), 2.5, axis=0))
-    np.testing.assert_array_equal(hs.threshold(view, 2.5), hs.threshold(x.astype(y.dtype), 2.5))
+    assert y.dtype == dtype
+    native, atol = x.astype(x.dtype.newbyteorder("=")), tolerance(x.dtype.newbyteorder("="))
+    np.testing.assert_allclose(y, hs.soft_binary_argmax(native, 2.5, axis=0), rtol=0, atol=atol)
+    np.testing.assert_allclose(hs.threshold(view, 2.5), hs.threshold(native, 2.5), rtol=0, atol=atol)
+    np.testing.assert_array_equal(hs.binary_argmax(view, 2), hs.binary_argmax(native, 2))
 
 
 @every_front_end
@@ -194,14 +195,8 @@ def test_large_work_on_any_number_of_threads(fe, dtype, shape, axis, threads):
     assert np.array_equal(fe.binary_argmax(x, k, axis=axis), hard)
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", ""])
-def test_a_silly_number_of_threads_is_an_error_or_ignored(monkeypatch, value):
-    """Never a wrong result: either the variable is named in the error, or the call works."""
-    monkeypatch.setitem(os.environ, "HYPERSIMPLEX_NUM_THREADS", value)
-    x = scores((3, 200_000), np.float32)
-    try:
-        y = hs.soft_binary_argmax(x, 1000)
-    except ValueError as error:
-        assert "HYPERSIMPLEX_NUM_THREADS" in str(error)
-    else:
-        np.testing.assert_allclose(y.sum(axis=-1, dtype=np.float64), 1000, rtol=1e-6)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5"])
+def test_a_number_of_threads_that_makes_no_sense_is_an_error(monkeypatch, value):
+    monkeypatch.setenv("HYPERSIMPLEX_NUM_THREADS", value)
+    with pytest.raises(ValueError, match=f"HYPERSIMPLEX_NUM_THREADS must be .*, got '{value}'"):
+        hs.soft_binary_argmax(np.zeros(5), 1)
