@@ -95,12 +95,12 @@ def eps(dtype: np.dtype) -> float:
     return float(ml_dtypes.finfo(dtype).eps)
 
 
-def tolerance(dtype: np.dtype, mu: Any = 0.0, tau: Any = 1.0) -> Any:
+def tolerance(dtype: np.dtype, mu: Any = 0.0, tau: Any = 1.0, k: Any = 0.0) -> Any:
     """How far y may be from the exact solution for the same input.
 
     y is at most 1, so rounding the result costs eps/4 and the subtraction and division before it
-    as much each: 2 eps leaves room for nothing but rounding. mu is one float64 number: its own
-    rounding, eps64 |mu|, is divided by tau.
+    as much each: 2 eps leaves room for nothing but rounding. mu and k are one float64 number each:
+    the rounding of mu is divided by tau, that of k may fall on a single active entry.
     """
-    wide = np.finfo(np.float64).eps
-    return 2 * eps(dtype) + 2 * wide * np.abs(np.nan_to_num(mu, posinf=0.0)) / np.asarray(tau, np.float64)
+    size = np.abs(np.nan_to_num(mu, posinf=0.0)) / np.asarray(tau, np.float64) + np.asarray(k, np.float64)
+    return 2 * eps(dtype) + 2 * float(np.finfo(np.float64).eps) * size

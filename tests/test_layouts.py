@@ -33,7 +33,7 @@ def agrees(fe, x, k, tau=1.0, axis=-1):
     expected_mu = reference.threshold(x, k, tau, axis=axis)
     assert y.shape == x.shape
     assert mu.shape == expected_mu.shape
-    atol = tolerance(x.dtype, np.abs(expected_mu).max(initial=0), np.min(tau))
+    atol = tolerance(x.dtype, np.abs(expected_mu).max(initial=0), np.min(tau), np.max(k, initial=0))
     expected = reference.soft_binary_argmax(x, k, tau, axis=axis)
     np.testing.assert_allclose(np.asarray(y, np.float64), expected, rtol=0, atol=atol)
     np.testing.assert_allclose(mu, expected_mu, rtol=4 * tolerance(mu.dtype), atol=tolerance(mu.dtype))
@@ -191,7 +191,7 @@ def large_problem(shape, dtype, axis):
 )
 def test_large_work_on_any_number_of_threads(fe, dtype, shape, axis, threads):
     x, k, soft, hard = large_problem(shape, dtype, axis)
-    np.testing.assert_allclose(fe.soft_binary_argmax(x, k, axis=axis), soft, rtol=0, atol=tolerance(dtype, 4.0))
+    np.testing.assert_allclose(fe.soft_binary_argmax(x, k, axis=axis), soft, rtol=0, atol=tolerance(dtype, 4.0, k=k))
     assert np.array_equal(fe.binary_argmax(x, k, axis=axis), hard)
 
 

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import importlib.metadata
 import importlib.resources
+import pkgutil
 import subprocess
 import sys
 
@@ -55,18 +56,14 @@ def test_types_are_shipped():
     assert (files / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("module", ["hypersimplex", "hypersimplex.reference", "hypersimplex.torch"])
-def test_the_examples_in_the_docstrings_are_true(module):
-    module = importlib.import_module(module)
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
-    functions = [value for name, value in vars(module).items() if not name.startswith("_") and callable(value)]
-    ours = [value for value in functions if value.__module__.startswith("hypersimplex")]
-    for value in [module, *ours]:
-        for test in finder.find(value, value.__name__, module=False, globs={**vars(module)}):
-            runner.run(test)
-    assert runner.failures == 0
-    assert runner.tries > 3
+@pytest.mark.parametrize("package", [hs, hst])
+def test_the_examples_in_the_docstrings_are_true(package):
+    """In the package's own modules; the compiled one has none, and other packages are asked for by name."""
+    found = pkgutil.iter_modules(package.__path__, package.__name__ + ".")
+    names = [module.name for module in found if not module.ispkg and not module.name.endswith("._kernel")]
+    results = [doctest.testmod(importlib.import_module(name)) for name in names]
+    assert sum(result.attempted for result in results) > 3
+    assert sum(result.failed for result in results) == 0
 
 
 @pytest.mark.parametrize("module", [hs, hst])

@@ -52,6 +52,17 @@ def test_two_million_entries_sum_to_k(fe):
 
 
 @every_front_end
+@pytest.mark.parametrize("per_slice", [False, True])
+def test_a_large_k_keeps_its_fraction(fe, per_slice):
+    """One entry takes up the fraction of k, which k in float32 would have lost: there 200,000.3 is 200,000.296875."""
+    x = np.random.default_rng(0).permutation(300_000).astype(np.float32)
+    k = np.array([200_000.3]) if per_slice else 200_000.3
+    y = fe.soft_binary_argmax(x[None], k, 0.5)[0]
+    assert y[x == 99_999][0] == pytest.approx(0.3, abs=tolerance(FLOAT32, k=200_000))
+    assert np.sum((y > 0) & (y < 1)) == 1
+
+
+@every_front_end
 def test_an_offset_of_a_million_with_a_small_tau(fe):
     x = (1e6 + np.random.default_rng(0).standard_normal(100_000)).astype(np.float32)
     y = fe.soft_binary_argmax(x, 10_000, 1e-3)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from hypersimplex.torch import SoftBinaryArgmax, _ops, binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.torch import SoftBinaryArgmax, binary_argmax, soft_binary_argmax, threshold
 
 
 def normal(*shape, dtype=torch.float64, seed=0):
@@ -74,6 +74,23 @@ def test_meta_and_fake_tensors(dtype):
                 assert x.grad.shape == x.shape
             k = torch.empty(3, 4, device=device)
             assert soft_binary_argmax(x, k).shape == x.shape
+
+
+X = normal(4, 6, 5)
+LAYOUTS = [X, X.mT, X[:, ::2], X.movedim(0, 2), X[:1].expand(4, 6, 5), X.bfloat16(), X[:0]]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("x", LAYOUTS, ids=lambda x: f"{tuple(x.shape)}-{x.stride()}-{x.dtype}")
+def test_the_registered_operators_keep_their_promises(x, dim):
+    """opcheck: schema, aliasing, fake tensors with the right strides, and tracing with dynamic shapes."""
+    slices = x.sum(dim).shape
+    k = torch.full(slices, min(1.0, x.shape[dim]), dtype=torch.float64)
+    tau = torch.tensor(0.7, dtype=torch.float64)
+    ops = torch.ops.hypersimplex
+    torch.library.opcheck(ops.project, (x, k, tau, dim))
+    torch.library.opcheck(ops.threshold, (x, k, tau.expand(slices), dim))
+    torch.library.opcheck(ops.binary, (x, k, dim))
 
 
 def test_the_module_is_the_function():

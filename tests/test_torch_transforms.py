@@ -96,6 +96,24 @@ def test_compile_other_functions_and_dims():
 
 
 @pytest.mark.usefixtures("fresh_dynamo")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, DOUBLE])
+def test_a_transform_does_not_change_a_digit(dtype):
+    x = normal(4, 1000, dtype=dtype) * 10
+    k = torch.tensor([0.3, 70.1, 500.7, 999.0], dtype=DOUBLE)
+    tau = torch.tensor([1e-2, 0.7, 30.0, 1e-3], dtype=DOUBLE)
+    expected = soft_binary_argmax(x, k, tau)
+    compiled = torch.compile(soft_binary_argmax, fullgraph=True, backend="aot_eager")
+    ways = {
+        "compile": compiled(x, k, tau),
+        "vmap": func.vmap(soft_binary_argmax)(x, k, tau),
+        "jvp": func.jvp(lambda x: soft_binary_argmax(x, k, tau), (x,), (x,))[0],
+        "vjp": func.vjp(lambda x: soft_binary_argmax(x, k, tau), x)[0],
+    }
+    for name, got in ways.items():
+        assert torch.equal(got, expected), name
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
 def test_compile_of_a_jvp():
     x, k, tau, u = case()
 
