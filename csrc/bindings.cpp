@@ -60,7 +60,7 @@ std::optional<Layout> lay_out(const Sizes& shape, const Sizes& strides, int64_t 
 nb::object tell(const Result& r) {
     if (r.status == Status::ok) return nb::none();
     if (r.status == Status::no_memory) throw std::bad_alloc();
-    const char* names[] = {"ok", "no memory", "k", "tau", "masked"};
+    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label"};
     return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
 }
 
@@ -139,6 +139,35 @@ nb::object binary_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shap
     return run(layout, per_slice(k_address, k), x, y, threads);
 }
 
+// Returns (loss, samples that count), or what failed. The address of k may be 0: the sums of the targets.
+template <class T>
+nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
+                  uintptr_t dense, uintptr_t k, PerSlice tau, PerSlice weight, uintptr_t start, double scale, bool mean,
+                  uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
+    double value = 0;
+    int64_t kept = 0;
+    Result result = without_gil([&] {
+        int64_t bytes = shape[0] * shape[1] * shape[2] * static_cast<int64_t>(sizeof(T));
+        if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
+        return functions<T>().loss({shape[0], shape[1], shape[2], strides[0], strides[1], strides[2],
+                                    pointer<const T>(x), pointer<const int64_t>(labels), ignored,
+                                    pointer<const T>(dense), pointer<const double>(k), tau, weight,
+                                    pointer<const double>(start), scale, mean, pointer<T>(grad), pointer<double>(mu),
+                                    pointer<double>(k_used), &value, &kept, threads});
+    });
+    if (result.status != Status::ok) return tell(result);
+    return nb::make_tuple(value, kept);
+}
+
+nb::object loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
+                   uintptr_t dense, uintptr_t k, uintptr_t tau_address, double tau, uintptr_t weight, uintptr_t start,
+                   double scale, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
+    if (shape.size() != 3 || strides.size() != 3) throw std::invalid_argument("shape and strides must have three numbers");
+    auto run = is_double ? loss_t<double> : loss_t<float>;
+    return run(shape, strides, x, labels, ignored, dense, k, per_slice(tau_address, tau), per_slice(weight, 1.0), start,
+               scale, mean, grad, mu, k_used, threads);
+}
+
 // Arrays: everything is checked.
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::device::cpu>;
@@ -214,4 +243,5 @@ NB_MODULE(_kernel, m) {
     m.def("project_at", project_at);
     m.def("backward_at", backward_at);
     m.def("binary_at", binary_at);
+    m.def("loss_at", loss_at);
 }

@@ -19,12 +19,12 @@ struct PerSlice {
     double operator[](int64_t slice) const { return values ? values[slice] : scalar; }
 };
 
-enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k };
+enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k, bad_label };
 
 struct Result {
     Status status = Status::ok;
     int64_t slice = -1;    // the first slice that failed
-    int64_t limit = 0;     // masked_k: how many entries are not -inf
+    int64_t limit = 0;     // masked_k: how many entries are not -inf; bad_label: the label
 };
 
 template <class T>
@@ -59,11 +59,35 @@ struct Binary {
     int threads;
 };
 
+// The HyperSimplex loss: for every class the logits of all samples and positions are projected, with k the number of
+// its labels unless given, and one half of the squared distance to the labels is summed.
+template <class T>
+struct Loss {
+    int64_t samples, classes, positions;
+    int64_t sample_stride, class_stride, position_stride;    // of x, grad and dense
+    const T* x;
+    const int64_t* labels;    // samples x positions, or null
+    int64_t ignored;          // the label of rows that are left out
+    const T* dense;           // targets where x is, or null
+    const double* k;          // per class, or null: the sums of the targets
+    PerSlice tau, weight;
+    const double* start;    // thresholds to start from, or null
+    double scale;           // the gradient's factor; with `mean` it is divided by the number of samples
+    bool mean;
+    T* grad;        // may be null
+    double* mu;     // per class
+    double* k_used; // per class
+    double* loss;   // one number: the sum, not the mean
+    int64_t* kept;  // one number: samples that count
+    int threads;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
     Result (*backward)(const Backward<T>&);
     Result (*binary)(const Binary<T>&);
+    Result (*loss)(const Loss<T>&);
 };
 
 struct Variant {

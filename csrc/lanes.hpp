@@ -87,6 +87,8 @@ struct Lanes {
     static HS_INLINE void store(T* p, Vec v) { std::memcpy(p, &v, sizeof v); }
     static HS_INLINE void store_int(IntOf<T>* p, Int v) { std::memcpy(p, &v, sizeof v); }
     static HS_INLINE Vec splat(T value) { return value - Vec{}; }
+    static HS_INLINE Int splat_int(IntOf<T> value) { return value - Int{}; }
+    static HS_INLINE Int equal(Int a, Int b) { return a == b; }
     static HS_INLINE Vec keep(Vec v, Int mask) { return (Vec)((Int)v & mask); }
     // An intrinsic, because the compiler turns v & ~(a >= b) into a blend, which is slower.
     static HS_INLINE Vec drop(Vec v, Int mask) {

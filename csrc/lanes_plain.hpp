@@ -50,6 +50,8 @@ struct Lanes {
     static void store(T* p, Vec v) { std::memcpy(p, v.v, sizeof v.v); }
     static void store_int(IntOf<T>* p, Int v) { std::memcpy(p, v.v, sizeof v.v); }
     static Vec splat(T value) { return Vec::each([&](int) { return value; }); }
+    static Int splat_int(IntOf<T> value) { return Int::each([&](int) { return value; }); }
+    static Int equal(Int a, Int b) { return Int::each([&](int l) { return a.v[l] == b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); }); }
     static Vec keep(Vec v, Int mask) { return Vec::each([&](int l) { return mask.v[l] ? v.v[l] : T(0); }); }
     static Vec drop(Vec v, Int mask) { return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; }); }
     static Vec pick(Int mask, Vec yes, Vec no) {

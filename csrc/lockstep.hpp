@@ -30,10 +30,9 @@ struct Lockstep {
         for (int j = 0; j < count; ++j) {
             Sums s{active_sum[j], active[j], ones[j]};
             double goal = share * k[j], r = std::fabs(s.total() - goal);
-            double noise = (sizeof(T) == 8 ? 1e-13 : 1e-6) * s.active;
             int64_t flat = (s.active == 0) & (r == 0);
             int64_t fine = (r <= tolerance<T>(s, goal, n)) & (s.active > 0);
-            int64_t stalled = (r <= noise) & (r > last[j] / 2);
+            int64_t stalled = (r <= noise<T>(s)) & (r > last[j] / 2);
             int64_t bad = !(r >= 0);
             int64_t now = settled[j] | flat | fine | stalled | bad;
             stuck[j] |= bad;

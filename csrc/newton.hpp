@@ -79,6 +79,12 @@ HS_INLINE double tolerance(const Sums& sums, double k, double n) {
     return (n < 4096 ? 1e-7 : 3e-8) * least;
 }
 
+// The residual below which a search that no longer improves has met the rounding of its own sums.
+template <class T>
+HS_INLINE double noise(const Sums& sums) {
+    return (sizeof(T) == 8 ? 1e-13 : 1e-6) * sums.active;
+}
+
 // Whether the step from here will very likely be the last, so that the next pass may write.
 template <class T>
 HS_INLINE bool close(const Sums& sums, double k) {

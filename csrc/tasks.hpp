@@ -12,7 +12,7 @@ namespace hs::HS_VARIANT {
 // memory are read as they lie; and anything else.
 enum class Lie { rows, turned, columns, scattered };
 
-constexpr int64_t turned_bytes = 1 << 20, tile = 16;
+constexpr int64_t turned_bytes = 1 << 20, tile = 16, parallel_work = 1 << 16;
 
 template <class T>
 Lie how(const Layout& l) {
@@ -127,7 +127,7 @@ class Tasks {
         T* copy = static_cast<T*>(std::malloc(2 * static_cast<size_t>(l.n) * sizeof(T)));
         if (!copy) return fail(result, Status::no_memory, slice);
         for (int64_t i = 0; i < l.n; ++i) copy[i] = x[i * l.stride];
-        project_row(p, slice, copy, y ? copy + l.n : nullptr, threads, result);
+        project_rows(p, slice, 1, copy, y ? copy + l.n : nullptr, l.n, threads, result);
         if (y)
             for (int64_t i = 0; i < l.n; ++i) y[i * l.stride] = copy[l.n + i];
         std::free(copy);
@@ -140,10 +140,10 @@ Result deal(W& work, int64_t number, int64_t entries, int64_t worth, int wanted)
     struct Job {
         W* work;
         int64_t number;
-        Result results[64];
+        Result results[most_members];
     } job{&work, number, {}};
     Result result;
-    int threads = wanted < 1 ? 1 : wanted > 64 ? 64 : wanted;
+    int threads = wanted < 1 ? 1 : wanted > most_members ? most_members : wanted;
     if (threads == 1 || entries < worth || number < threads) {
         for (int64_t t = 0; t < number; ++t) work.run(t, threads, result);
         return result;

@@ -43,6 +43,15 @@ HS_INLINE void turn_corner(const T* from, int64_t from_step, T* to, int64_t to_s
 #endif
 }
 
+template <class T>
+HS_INLINE void prefetch(const T* address) {
+#if defined(__GNUC__)
+    __builtin_prefetch(address);
+#else
+    (void)address;
+#endif
+}
+
 // The array of `rows` x `columns` at `from` becomes one of `columns` x `rows` at `to`.
 template <class T>
 void turn(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
@@ -50,6 +59,9 @@ void turn(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows
     int64_t i = 0, whole = columns / W * W;
     if (columns >= W)
         for (; i + W <= rows; i += W) {
+            // Rows lie pages apart, where no hardware prefetcher follows.
+            if (i + 4 * W <= rows)
+                for (int l = 0; l < W; ++l) prefetch(from + (i + 3 * W + l) * from_step);
             for (int64_t j = 0; j < whole; j += W) turn_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
             // The last corner overlaps the one before.
             int64_t j = columns - W;

@@ -2,6 +2,7 @@
 // live in that namespace are used here: a shared inline function compiled for AVX2 must not be linked into the rest.
 #include "backward.hpp"
 #include "kernel.hpp"
+#include "loss.hpp"
 #include "tasks.hpp"
 
 namespace hs {
@@ -25,8 +26,8 @@ static bool supported() {
 extern const Variant table;
 const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
-                       {project<float>, backward<float>, binary_f32},
-                       {project<double>, backward<double>, binary_f64}};
+                       {project<float>, backward<float>, binary_f32, loss<float>},
+                       {project<double>, backward<double>, binary_f64, loss<double>}};
 
 }  // namespace HS_VARIANT
 }  // namespace hs

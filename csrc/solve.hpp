@@ -1,0 +1,242 @@
+// The search over contiguous rows. What becomes of a row once its threshold is known is the sink's business:
+//   bool wanted()                                      whether it wants a last pass at all
+//   Sums pass(row, x, from, to, at, inverse, member)   that pass, over entries [from, to); its sums judge the threshold
+//   bool thresholds(); void done(row, mu)              whether it wants thresholds; the threshold of a finished row
+//   void careful(row, x, k, tau, answer)               a row that had to be solved by selection
+#pragma once
+#include "careful.hpp"
+#include "kernel.hpp"
+#include "lockstep.hpp"
+#include "rows.hpp"
+
+namespace hs::HS_VARIANT {
+
+constexpr int64_t short_row = 2048, sampled_row = 4096, sample_run = 16, parallel_row = 1 << 17;
+constexpr int most_members = 64;
+
+template <class T>
+struct Rows {
+    const T* x;
+    int64_t spacing, n, first;    // row r is slice first + r
+    PerSlice k, tau;
+    const double* start;    // per slice, or null
+    const T* row(int64_t r) const { return x + r * spacing; }
+};
+
+// Problems without a Newton step: nothing to search for, or a tau beyond the type's range.
+template <class T>
+bool at_edge(double k, double n, double tau) {
+    return k == 0 || k == n || !std::isfinite(static_cast<T>(1 / tau));
+}
+
+template <class T, class Sink>
+void solve_careful(const Rows<T>& rows, int64_t r, Sink& sink) {
+    double k = rows.k[rows.first + r], tau = rows.tau[rows.first + r];
+    sink.careful(r, rows.row(r), k, tau, careful(rows.row(r), 1, rows.n, k, tau));
+}
+
+// One row by a team: every member sums its part, and all of them draw the same conclusion from all parts.
+template <class T, class Sink>
+struct RowTeam {
+    const T* x;
+    int64_t n, row;
+    double k, tau;
+    Sink& sink;
+    Search search;
+    bool solved, flat;
+    Sums parts[2][most_members];
+
+    void run(int id, const Team* team) {
+        int size = team ? team->size : 1;
+        int64_t from = n / size * id, to = id + 1 == size ? n : n / size * (id + 1);
+        T inverse = static_cast<T>(1 / tau);
+        Search s = search;
+        double last = std::numeric_limits<double>::infinity();
+        bool near = false, done = false, level = false;
+        for (int number = 0; number < most_passes && !done; ++number) {
+            bool final = near && sink.wanted();
+            Split<T> at = split<T>(s.mu, s.low);
+            Sums* out = parts[number & 1];
+            out[id] = final ? sink.pass(row, x, from, to, at, inverse, id)
+                            : pass_row<T, false>(x + from, nullptr, to - from, at, inverse);
+            if (team) team->wait();
+            Sums sums{0, 0, 0};
+            for (int m = 0; m < size; ++m) {
+                sums.active_sum += out[m].active_sum;
+                sums.active += out[m].active;
+                sums.ones += out[m].ones;
+            }
+            double r = std::fabs(sums.total() - k);
+            if (!(r >= 0)) break;
+            level = is_flat(sums.active_sum, sums.active, k);
+            bool fine = sums.active == 0 ? r == 0 : r <= tolerance<T>(sums, k, static_cast<double>(n));
+            bool stalled = r <= noise<T>(sums) && r > last / 2;
+            last = r;
+            near = close<T>(sums, k);
+            done = fine || stalled;
+            if (!done) advance(sums, k, static_cast<double>(n), tau, s);
+            else if (sink.wanted() && !final) sink.pass(row, x, from, to, at, inverse, id);
+        }
+        if (id == 0) {
+            search = s;
+            solved = done;
+            flat = level;
+        }
+    }
+};
+
+// A start from a sample of runs of neighbouring entries, solved in the cache.
+template <class T>
+Search sample_start(const T* x, int64_t n, double k, double tau) {
+    T sample[8192];
+    int64_t m = n;
+    const T* from = x;
+    if (n >= sampled_row) {
+        m = n / 32 < 512 ? 512 : n / 32 > 8192 ? 8192 : n / 32 / sample_run * sample_run;
+        int64_t step = n / (m / sample_run);
+        for (int64_t r = 0; r < m / sample_run; ++r)
+            std::memcpy(sample + r * sample_run, x + r * step, sample_run * sizeof(T));
+        from = sample;
+    }
+    double mean, variance, share = static_cast<double>(m) / static_cast<double>(n);
+    moments_row(from, m, mean, variance);
+    Search s = start_at(guess(mean, variance, k, static_cast<double>(n), tau), tau + std::sqrt(variance) / 4);
+    if (m == n) return s;
+    T inverse = static_cast<T>(1 / tau);
+    for (int number = 0; number < 8; ++number) {
+        Sums sums = pass_row<T, false>(from, nullptr, m, split<T>(s.mu, s.low), inverse);
+        double goal = share * k, r = sums.total() - goal;
+        if (!(std::fabs(r) >= 0)) break;
+        if (sums.active == 0 && r == 0) break;
+        advance(sums, goal, static_cast<double>(m), tau, s);
+        if (std::fabs(r) <= 0.5 || std::fabs(r) <= 0.01 * sums.active) break;
+    }
+    return start_at(s.mu, tau + std::sqrt(variance) / 16);
+}
+
+template <class T, class Sink>
+void solve_row(const Rows<T>& rows, int64_t r, int threads, Sink& sink) {
+    int64_t n = rows.n, slice = rows.first + r;
+    double k = rows.k[slice], tau = rows.tau[slice];
+    const T* x = rows.row(r);
+    if (at_edge<T>(k, static_cast<double>(n), tau)) return solve_careful(rows, r, sink);
+    using Member = RowTeam<T, Sink>;
+    Member row{x, n, r, k, tau, sink, {}, false, false, {}};
+    row.search = rows.start ? start_at(rows.start[slice], tau) : sample_start(x, n, k, tau);
+    auto body = [](void* member, int id, const Team& team) { static_cast<Member*>(member)->run(id, &team); };
+    if (threads > 1 && n >= parallel_row) parallel(threads < most_members ? threads : most_members, body, &row);
+    else row.run(0, nullptr);
+    if (!row.solved) return solve_careful(rows, r, sink);
+    if (sink.thresholds()) sink.done(r, row.flat ? middle(x, 1, n, row.search.mu, tau) : row.search.mu + row.search.low);
+}
+
+// Up to most_slices short rows, in step.
+template <class T, class Sink>
+class RowBatch {
+  public:
+    RowBatch(const Rows<T>& all, int64_t first_row, Sink& s) : rows(all), base(first_row), sink(s) {}
+
+    void run(int count) {
+        double n = static_cast<double>(rows.n);
+        begin(count, n);
+        int open = step.count;
+        for (int number = 0; number < most_passes && open; ++number) {
+            for (int j = 0; j < step.count; ++j)
+                if (!step.settled[j]) look(j);
+            step.update<T>(n, 1);
+            for (int j = 0; j < step.count; ++j)
+                if (step.settled[j] && !done[j]) finish(j), --open;
+            if (2 * open < step.count) compact();
+        }
+        for (int j = 0; j < step.count; ++j)
+            if (!done[j]) solve_careful(rows, row[j], sink);
+    }
+
+  private:
+    void begin(int count, double n) {
+        double mean[most_slices], variance[most_slices];
+        step.count = 0;
+        for (int64_t r = base; r < base + count; ++r) {
+            double k = rows.k[rows.first + r], tau = rows.tau[rows.first + r];
+            if (at_edge<T>(k, n, tau)) {
+                solve_careful(rows, r, sink);
+                continue;
+            }
+            int j = step.count++;
+            if (!rows.start) moments_row(rows.row(r), rows.n, mean[j], variance[j]);
+            row[j] = r;
+            done[j] = false;
+            step.k[j] = k;
+            step.tau[j] = tau;
+            inverse[j] = static_cast<T>(1 / tau);
+        }
+        if (rows.start) {
+            for (int j = 0; j < step.count; ++j) step.start(j, rows.start[rows.first + row[j]], step.tau[j]);
+            return;
+        }
+        for (int j = 0; j < step.count; ++j) {
+            mean[j] = guess(mean[j], variance[j], step.k[j], n, step.tau[j]);
+            variance[j] = step.tau[j] + std::sqrt(variance[j]) / 4;
+        }
+        for (int j = 0; j < step.count; ++j) step.start(j, mean[j], variance[j]);
+    }
+
+    void compact() {
+        int kept = 0;
+        for (int j = 0; j < step.count; ++j) {
+            if (done[j]) continue;
+            step.move(j, kept);
+            row[kept] = row[j];
+            inverse[kept] = inverse[j];
+            done[kept++] = false;
+        }
+        step.count = kept;
+    }
+
+    Sums pass(int j, bool final) const {
+        const T* x = rows.row(row[j]);
+        Split<T> at = split<T>(step.mu[j], step.low[j]);
+        return final ? sink.pass(row[j], x, 0, rows.n, at, inverse[j], 0)
+                     : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
+    }
+
+    void look(int j) {
+        finalised[j] = step.near[j] && sink.wanted();
+        Sums s = pass(j, finalised[j]);
+        step.active_sum[j] = s.active_sum;
+        step.active[j] = s.active;
+        step.ones[j] = s.ones;
+    }
+
+    void finish(int j) {
+        done[j] = true;
+        if (step.stuck[j]) return solve_careful(rows, row[j], sink);
+        if (sink.wanted() && !finalised[j]) pass(j, true);
+        if (!sink.thresholds()) return;
+        bool flat = is_flat(step.active_sum[j], step.active[j], step.k[j]);
+        sink.done(row[j], flat ? middle(rows.row(row[j]), 1, rows.n, step.mu[j], step.tau[j]) : step.mu[j] + step.low[j]);
+    }
+
+    const Rows<T>& rows;
+    int64_t base;
+    Sink& sink;
+    Lockstep step;
+    int64_t row[most_slices];
+    T inverse[most_slices];
+    bool finalised[most_slices], done[most_slices];
+};
+
+template <class T, class Sink>
+void solve_rows(const Rows<T>& rows, int64_t count, int threads, Sink& sink) {
+    if (rows.n > short_row || count < 3) {
+        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, threads, sink);
+        return;
+    }
+    // As many at a time as stay in the first-level cache between passes.
+    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
+    fit = fit < 8 ? 8 : fit > most_slices ? most_slices : fit;
+    for (int64_t r = 0; r < count; r += fit)
+        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
+}
+
+}  // namespace hs::HS_VARIANT
