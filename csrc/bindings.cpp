@@ -142,7 +142,7 @@ nb::object binary_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shap
 // Returns (loss, samples that count), or what failed. The address of k may be 0: the sums of the targets.
 template <class T>
 nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
-                  uintptr_t dense, uintptr_t k, PerSlice tau, PerSlice weight, uintptr_t start, double scale, bool mean,
+                  uintptr_t dense, uintptr_t k, bool share, PerSlice tau, PerSlice weight, uintptr_t start, double scale, bool mean,
                   uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
     double value = 0;
     int64_t kept = 0;
@@ -151,7 +151,7 @@ nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr
         if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
         return functions<T>().loss({shape[0], shape[1], shape[2], strides[0], strides[1], strides[2],
                                     pointer<const T>(x), pointer<const int64_t>(labels), ignored,
-                                    pointer<const T>(dense), pointer<const double>(k), tau, weight,
+                                    pointer<const T>(dense), pointer<const double>(k), share, tau, weight,
                                     pointer<const double>(start), scale, mean, pointer<T>(grad), pointer<double>(mu),
                                     pointer<double>(k_used), &value, &kept, threads});
     });
@@ -160,11 +160,11 @@ nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr
 }
 
 nb::object loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
-                   uintptr_t dense, uintptr_t k, uintptr_t tau_address, double tau, uintptr_t weight, uintptr_t start,
+                   uintptr_t dense, uintptr_t k, bool share, uintptr_t tau_address, double tau, uintptr_t weight, uintptr_t start,
                    double scale, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
     if (shape.size() != 3 || strides.size() != 3) throw std::invalid_argument("shape and strides must have three numbers");
     auto run = is_double ? loss_t<double> : loss_t<float>;
-    return run(shape, strides, x, labels, ignored, dense, k, per_slice(tau_address, tau), per_slice(weight, 1.0), start,
+    return run(shape, strides, x, labels, ignored, dense, k, share, per_slice(tau_address, tau), per_slice(weight, 1.0), start,
                scale, mean, grad, mu, k_used, threads);
 }
 

@@ -70,6 +70,7 @@ struct Loss {
     int64_t ignored;          // the label of rows that are left out
     const T* dense;           // targets where x is, or null
     const double* k;          // per class, or null: the sums of the targets
+    bool share;               // k is a share of the samples
     PerSlice tau, weight;
     const double* start;    // thresholds to start from, or null
     double scale;           // the gradient's factor; with `mean` it is divided by the number of samples

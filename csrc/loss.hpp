@@ -116,7 +116,7 @@ Result loss(const Loss<T>& p) {
     *p.kept = n;
     *p.loss = 0;
     for (int64_t c = 0; c < p.classes; ++c) {
-        if (p.k) p.k_used[c] = p.k[c];
+        if (p.k) p.k_used[c] = p.share ? p.k[c] * static_cast<double>(n) : p.k[c];
         if (!(p.tau[c] > 0) || !std::isfinite(p.tau[c])) return {Status::bad_tau, c, 0};
         if (!(p.k_used[c] >= 0 && p.k_used[c] <= static_cast<double>(n))) return {Status::bad_k, c, n};
         p.mu[c] = 0;
