@@ -100,6 +100,8 @@ def call(name, args):
     x, y = args["x"], args["y"]
     assert isinstance(x, np.ndarray)
     assert x.dtype in (np.float32, np.float64)
+    # Reading a misaligned number is undefined in C++, whatever this processor makes of it.
+    assert all(a.flags.aligned for a in args.values() if isinstance(a, np.ndarray)), "misaligned"
     if y is None:
         return "accepted"
     assert y.flags.writeable
