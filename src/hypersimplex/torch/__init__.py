@@ -1,4 +1,4 @@
-"""Soft-Binary-Argmax@k for PyTorch."""
+"""Soft-Binary-Argmax@k and the HyperSimplex loss for PyTorch."""
 
 try:
     import torch as _torch  # noqa: F401
@@ -8,6 +8,14 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, threshold
-from hypersimplex.torch.modules import SoftBinaryArgmax
+from hypersimplex.torch.loss import hypersimplex_loss
+from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax
 
-__all__ = ["SoftBinaryArgmax", "binary_argmax", "soft_binary_argmax", "threshold"]
+__all__ = [
+    "HyperSimplexLoss",
+    "SoftBinaryArgmax",
+    "binary_argmax",
+    "hypersimplex_loss",
+    "soft_binary_argmax",
+    "threshold",
+]

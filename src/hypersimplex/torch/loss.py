@@ -112,7 +112,7 @@ def _fused(batch: Batch, input: Tensor, target: Tensor, settings: Settings) -> O
 
 class _Loss(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, input: Tensor, target: Tensor, batch: Batch, settings: Settings, numbers: Tensor
     ) -> tuple[Tensor, int]:
         loss, samples, grad = run_kernel(batch, settings, numbers, True)
@@ -151,8 +151,10 @@ def run_kernel(batch: Batch, settings: Settings, numbers: Tensor, with_grad: boo
     grad = torch.empty_like(wide) if with_grad else None
     share = settings.prior is not None
     k = _contiguous_doubles("prior" if share else "k", settings.prior if share else settings.k, classes)
-    tau, weight = settings.tau, _contiguous_doubles("weight", settings.weight, classes)
-    tau = tau if isinstance(tau, float) else _contiguous_doubles("tau", tau, classes)
+    weight = _contiguous_doubles("weight", settings.weight, classes)
+    tau = settings.tau
+    if not isinstance(tau, float):
+        tau = _targets.per_class("tau", tau, classes, x.device).detach().contiguous()
     if share and k is not None and not bool(((k >= 0) & (k <= 1)).all()):
         raise _targets.bad_prior(float(k[~((k >= 0) & (k <= 1))][0]))
     answer = _kernel.loss_at(
@@ -199,7 +201,7 @@ def composed(batch: Batch, settings: Settings) -> Outcome:
             wrong = kept & ((labels < 0) | (labels >= classes))
             if bool(wrong.any()):
                 raise _targets.bad_label(int(labels[wrong][0]), classes)
-        samples = kept.sum()
+        samples: Tensor | int = kept.sum()
         columns = torch.where(kept, columns, -torch.inf)  # an ignored sample is a masked entry
         counts = torch.zeros(classes, dtype=wide, device=x.device).index_add(0, safe, kept.to(wide))
     else:

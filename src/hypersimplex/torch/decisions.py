@@ -1,0 +1,48 @@
+"""From logits to decisions: scores measured from each class's threshold, and the same folded into the last layer."""
+
+import torch
+from torch import Tensor, nn
+
+
+def over_classes(values: Tensor, logits: Tensor) -> Tensor:
+    """One number for each class, shaped to meet logits (N, C, ...), (N,) or (C,)."""
+    classes = values.shape[0]
+    if logits.dim() == 1:
+        fits = classes in (1, logits.shape[0])
+        shape = [-1]
+    else:
+        fits = logits.shape[1] == classes
+        shape = [1, -1] + [1] * (logits.dim() - 2)
+    if not fits:
+        raise ValueError(f"logits must have {classes} classes, got shape {tuple(logits.shape)}")
+    return values.reshape(shape)
+
+
+def scores(logits: Tensor, threshold: Tensor, tau: Tensor) -> Tensor:
+    """(logit - mu)/tau: what the projection would give before it is clipped."""
+    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    mu, each = (over_classes(v.to(wide.dtype), logits) for v in (threshold, tau))
+    return ((wide - mu) / each).to(logits.dtype)
+
+
+def decide(values: Tensor, classes: int, multilabel: bool) -> Tensor:
+    """The class with the highest score; for a binary or multi-label problem, 1 where the score exceeds one half."""
+    if classes == 1 or multilabel:
+        return (values > 0.5).long()
+    return values.argmax(0 if values.dim() == 1 else 1)
+
+
+@torch.no_grad()
+def fold_(linear: nn.Module, threshold: Tensor, tau: Tensor) -> None:
+    """Change the layer's weight and bias so that it puts out scores."""
+    weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
+    name, classes = type(linear).__name__, threshold.shape[0]
+    if not isinstance(weight, Tensor) or weight.dim() < 2:
+        raise TypeError(f"linear must be a layer with a weight and a bias, such as nn.Linear, got {name}")
+    if not isinstance(bias, Tensor):
+        raise ValueError(f"linear must have a bias to hold the thresholds, got {name} with bias=None")
+    if weight.shape[0] != classes or bias.shape != (classes,):
+        raise ValueError(f"linear must have {classes} outputs, one for each threshold, got {weight.shape[0]}")
+    mu, each = threshold.to(bias), tau.to(bias)
+    bias.copy_((bias - mu) / each)
+    weight.div_(each.to(weight).reshape(-1, *[1] * (weight.dim() - 1)))
