@@ -6,9 +6,8 @@ With y = soft_binary_argmax(x, k, tau), A = {i : 0 < y_i < 1} and an incoming v:
     k:    mean_A v
     tau:  -(1/tau) sum_A v_i (y_i - mean_A y)
 
-and the Jacobian to x is symmetric, so that the first rule is the forward-mode one as well. All are linear in v
-and, away from the kinks, locally constant in x: the second derivatives are those of 1/tau and of y in the
-formula to tau.
+The Jacobian to x is symmetric: the first rule is the forward-mode one as well. All are linear in v, and A is
+locally constant: the second derivatives are those of 1/tau and of y in the formula to tau.
 """
 
 import contextlib
@@ -17,7 +16,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad, grad, gradcheck, gradgradcheck
 
-from hypersimplex.torch import SoftBinaryArgmax, _ops, binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.torch import _ops, soft_binary_argmax, threshold
 
 INF, NAN = float("inf"), float("nan")
 
@@ -189,49 +188,15 @@ def test_an_incoming_gradient_of_any_strides(dim):
     x = normal(7, 20).requires_grad_()
     y = soft_binary_argmax(x, 2.5, dim=dim)
     weights = normal(20, 7, seed=1)
-    row = normal(20, seed=2)
-    for v in (weights.T, normal(7, 40, seed=1)[:, ::2], row.expand(7, 20), torch.ones(()).double().expand(7, 20)):
+    for v in (
+        weights.T,
+        normal(7, 40, seed=1)[:, ::2],
+        weights[:, 0].expand(7, 20),
+        torch.ones(()).double().expand(7, 20),
+    ):
         (got,) = grad(y, x, v, retain_graph=True)
         expected = formulas(y.detach().movedim(dim, -1), v.movedim(dim, -1), 1.0)[0].movedim(-1, dim)
         torch.testing.assert_close(got, expected)
-
-
-def saved_for_backward(function):
-    """The tensors that autograd keeps, each storage once."""
-    saved = {}
-
-    def pack(tensor):
-        saved[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = function()
-    return y, list(saved.values())
-
-
-@pytest.mark.parametrize("shape", [(8, 100), (800,)])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("module", [False, True])
-# Plain torch saves what its own operations save.
-@pytest.mark.parametrize("path", ["kernel"], indirect=True)
-def test_one_tensor_of_the_inputs_size_is_saved(shape, dtype, module):
-    x = normal(*shape, dtype=dtype).requires_grad_()
-    k, tau = torch.tensor(9.5, requires_grad=True), torch.tensor(1.0, requires_grad=True)
-    call = SoftBinaryArgmax(k, tau) if module else lambda x: soft_binary_argmax(x, k, tau)
-    y, saved = saved_for_backward(lambda: call(x))
-    # Zero of them would mean that it is kept where these hooks, and so activation offloading, cannot see it.
-    assert sum(tensor.numel() >= x.numel() for tensor in saved) == 1
-    assert sum(tensor.nbytes for tensor in saved) < 1.2 * x.nbytes
-    y.sum().backward()
-
-
-@pytest.mark.parametrize("path", ["kernel"], indirect=True)
-def test_changing_the_saved_tensor_in_place_is_noticed():
-    x = normal(9).requires_grad_()
-    y = soft_binary_argmax(x, 2.5)
-    y.mul_(0.5)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
 
 
 def test_gradients_of_the_threshold():
@@ -245,11 +210,3 @@ def test_gradients_of_the_threshold():
     expected = (v / count)[:, None] * active, -v * tau.detach() / count, -v * (y * active).sum(-1) / count
     for got, formula in zip(grad(threshold(x, k, tau), (x, k, tau), v), expected, strict=True):
         torch.testing.assert_close(got, formula)
-
-
-def test_nothing_is_tracked_without_need():
-    x = normal(4, 9)
-    assert not soft_binary_argmax(x, 2.5).requires_grad
-    assert not binary_argmax(x.requires_grad_(), 2).requires_grad
-    with torch.no_grad():
-        assert not soft_binary_argmax(x, 2.5).requires_grad
