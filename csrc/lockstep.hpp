@@ -31,13 +31,13 @@ struct Lockstep {
             Sums s{active_sum[j], active[j], ones[j]};
             double goal = share * k[j], r = std::fabs(s.total() - goal);
             int64_t flat = (s.active == 0) & (r == 0);
-            int64_t fine = (r <= tolerance<T>(s, goal, n)) & (s.active > 0);
+            int64_t fine = (r <= tolerance<T>(s, goal)) & (s.active > 0);
             int64_t stalled = (r <= noise<T>(s)) & (r > last[j] / 2);
             int64_t bad = !(r >= 0);
             int64_t now = settled[j] | flat | fine | stalled | bad;
             stuck[j] |= bad;
+            near[j] = now | static_cast<int64_t>(close<T>(s, goal, last[j]));
             last[j] = r;
-            near[j] = now | static_cast<int64_t>(close<T>(s, goal));
             all &= now;
             // By way of local copies: the compiler would write through the references with masked stores.
             double m = mu[j], w = low[j], left = lo[j], right = hi[j], at_left = r_lo[j], at_right = r_hi[j], jump = width[j];

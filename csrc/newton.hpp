@@ -73,10 +73,10 @@ inline void advance(const Sums& sums, double k, double n, double tau, Search& s)
 
 // The residual a threshold may leave: what rounding of the entries themselves explains.
 template <class T>
-HS_INLINE double tolerance(const Sums& sums, double k, double n) {
+HS_INLINE double tolerance(const Sums& sums, double k) {
     double least = sums.active < k ? sums.active : k;
     if (sizeof(T) == 8) return 4e-16 * least + 1e-16 * k;
-    return (n < 4096 ? 1e-7 : 3e-8) * least;
+    return 1e-7 * least;
 }
 
 // The residual below which a search that no longer improves has met the rounding of its own sums.
@@ -85,11 +85,13 @@ HS_INLINE double noise(const Sums& sums) {
     return (sizeof(T) == 8 ? 1e-13 : 1e-6) * sums.active;
 }
 
-// Whether the step from here will very likely be the last, so that the next pass may write.
+// Whether the step from here will very likely be the last, so that the next pass may write: either it crosses no
+// entry, or the error, which Newton steps square, will vanish. `last` is the residual before this one.
 template <class T>
-HS_INLINE bool close(const Sums& sums, double k) {
-    double r = std::fabs(sums.total() - k);
-    return r <= 0.1 || r <= (sizeof(T) == 8 ? 1e-8 : 2e-4) * sums.active;
+HS_INLINE bool close(const Sums& sums, double k, double last) {
+    double r = std::fabs(sums.total() - k), before = last * last, after = r * r * r;
+    bool vanishing = (r <= 2e-3 * sums.active) & (after <= (sizeof(T) == 8 ? 4e-16 : 6e-8) * before * sums.active);
+    return (r <= 0.1) | (r <= (sizeof(T) == 8 ? 1e-8 : 2e-4) * sums.active) | vanishing;
 }
 
 // Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number, and that

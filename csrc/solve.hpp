@@ -69,10 +69,10 @@ struct RowTeam {
             double r = std::fabs(sums.total() - k);
             if (!(r >= 0)) break;
             level = is_flat(sums.active_sum, sums.active, k);
-            bool fine = sums.active == 0 ? r == 0 : r <= tolerance<T>(sums, k, static_cast<double>(n));
+            bool fine = sums.active == 0 ? r == 0 : r <= tolerance<T>(sums, k);
             bool stalled = r <= noise<T>(sums) && r > last / 2;
+            near = close<T>(sums, k, last);
             last = r;
-            near = close<T>(sums, k);
             done = fine || stalled;
             if (!done) advance(sums, k, static_cast<double>(n), tau, s);
             else if (sink.wanted() && !final) sink.pass(row, x, from, to, at, inverse, id);
