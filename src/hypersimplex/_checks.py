@@ -34,7 +34,7 @@ def not_broadcastable(name: str, slices: Sequence[int], shape: Sequence[int]) ->
 
 
 def plain_number(value: float) -> str:
-    return f"{value:.0f}" if value == math.floor(value) and abs(value) < 1e15 else repr(value)
+    return f"{value:.0f}" if abs(value) < 1e15 and value == math.floor(value) else repr(float(value))
 
 
 def bad_k(k: float, n: int, dim: str) -> ValueError:
@@ -53,6 +53,14 @@ def masked_k(k: float, limit: int) -> ValueError:
 
 def not_whole(k: float) -> ValueError:
     return ValueError(f"k must be a whole number for binary_argmax, got {plain_number(k)}")
+
+
+def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
+    """The rules for k and tau where they are numbers; arrays are left to whoever can read them."""
+    if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
+        raise bad_tau(tau)
+    if isinstance(k, float | int) and not 0 <= k <= n:
+        raise bad_k(k, n, dim)
 
 
 def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> NoReturn:

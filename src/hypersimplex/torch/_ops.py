@@ -62,14 +62,36 @@ def fail(failure: _checks.Failure, k: Tensor | float, tau: Tensor | float, n: in
     _checks.raise_failure(failure, numbers[0], numbers[1], n, f"dim {dim}")
 
 
-def kernel_project(x: Tensor, k: Tensor | float, tau: Tensor | float, dim: int, y: int, mu: int, shown: int) -> None:
+def kernel_project(x: Tensor, k: Tensor | float, tau: Tensor | float, dim: int, y: int, mu: int) -> None:
     """Run the kernel on an even x, writing to the addresses y and mu; tensors k and tau are contiguous float64."""
     failure = _kernel.project_at(
         x.dtype is torch.float64, x.data_ptr(), y, mu, x.shape, x.stride(), dim,
         *address(k), *address(tau), 0, torch.get_num_threads(),
     )  # fmt: skip
     if failure:
-        fail(failure, k, tau, x.shape[dim], shown)
+        fail(failure, k, tau, x.shape[dim], dim)
+
+
+def kernel_backward(
+    y: Tensor, v: Tensor, tau: Tensor | float, dim: int, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The gradients to x, k and tau that are needed, from a y that the kernel made."""
+    dtype = y.dtype
+    if dtype is not torch.float32 and dtype is not torch.float64:
+        y, v = y.float(), v.float()
+    if v.stride() != y.stride() or v.is_neg():
+        v = torch.empty_like(y).copy_(v)
+    to_x = torch.empty_like(y) if needs[0] else None
+    to_k = torch.empty(_slices(y, dim), dtype=torch.float64) if needs[1] else None
+    to_tau = torch.empty(_slices(y, dim), dtype=torch.float64) if needs[2] else None
+    _kernel.backward_at(
+        y.dtype is torch.float64, y.data_ptr(), v.data_ptr(),
+        0 if to_x is None else to_x.data_ptr(),
+        0 if to_k is None else to_k.data_ptr(),
+        0 if to_tau is None else to_tau.data_ptr(),
+        y.shape, y.stride(), dim, *address(tau), torch.get_num_threads(),
+    )  # fmt: skip
+    return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
 
 
 def _slices(x: Tensor, dim: int) -> torch.Size:
@@ -85,7 +107,7 @@ def _project_cpu(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
         return _project_plain(x, k, tau, dim)
     even = evenly(x, dim)
     y = torch.empty_like(even)
-    kernel_project(even, _whole(x, k, dim), _whole(x, tau, dim), dim, y.data_ptr(), 0, dim)
+    kernel_project(even, _whole(x, k, dim), _whole(x, tau, dim), dim, y.data_ptr(), 0)
     return _like(y.to(x.dtype), x)
 
 
@@ -94,7 +116,7 @@ def _threshold_cpu(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
         return _threshold_plain(x, k, tau, dim)
     even = evenly(x, dim)
     mu = torch.empty(_slices(x, dim), dtype=torch.float64)
-    kernel_project(even, _whole(x, k, dim), _whole(x, tau, dim), dim, 0, mu.data_ptr(), dim)
+    kernel_project(even, _whole(x, k, dim), _whole(x, tau, dim), dim, 0, mu.data_ptr())
     return mu.to(even.dtype)
 
 
@@ -124,21 +146,23 @@ def _plain_input(x: Tensor, dim: int) -> Tensor:
     return x.movedim(dim, -1)
 
 
-def _check_plain(x: Tensor, k: Tensor, tau: Tensor | float, dim: int, whole: bool = False) -> None:
+def _check_plain(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> None:
     """The kernel's checks, where the values can be read without waiting for a device."""
     if x.device.type != "cpu":
         return
-    n, k = x.shape[dim], k.flatten()
-    tau = torch.as_tensor(tau, dtype=torch.float64).flatten()
-    usable = (x.movedim(dim, -1) != -torch.inf).sum(-1).flatten().expand(max(x.numel() // max(n, 1), 0))
-    for bad, what in ((~((k >= 0) & (k <= n)) | (whole & (k != k.floor())), "k"), (~((tau > 0) & tau.isfinite()), "tau")):
+    n = x.shape[dim]
+    k, tau = (v.expand(_slices(x, dim)).flatten() for v in (k, tau))
+    usable = (x != -torch.inf).sum(dim).flatten()
+    nan = torch.isnan(x).any(dim).flatten()
+    wrong = {
+        "tau": ~((tau > 0) & torch.isfinite(tau)),
+        "k": ~((k >= 0) & (k <= n)) | (whole & (k != k.floor())),
+        "masked": (k > usable) & ~nan,
+    }
+    for what, bad in wrong.items():
         if bad.any():
             at = int(bad.nonzero()[0])
-            fail((what, at, 0), k[at if what == "k" else 0].reshape(1).expand(at + 1), tau.expand(max(at + 1, tau.numel())), n, dim)
-    nan = torch.isnan(x).any(dim).flatten()
-    if n and ((k > usable) & ~nan).any():
-        at = int(((k > usable) & ~nan).nonzero()[0])
-        fail(("masked", at, int(usable[at])), k.expand(max(at + 1, k.numel())), 1.0, n, dim)
+            fail((what, at, int(usable[at])), k, tau, n, dim)
 
 
 def _project_plain(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
@@ -159,7 +183,7 @@ def _threshold_plain(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
 
 
 def _binary_plain(x: Tensor, k: Tensor, dim: int) -> Tensor:
-    _check_plain(x, k, 1.0, dim, whole=True)
+    _check_plain(x, k, torch.ones_like(k), dim, whole=True)
     if x.numel() == 0:
         return torch.empty_like(x)
     return _like(_plain.binary(_plain_input(x, dim), k.expand(_slices(x, dim))).movedim(-1, dim).to(x.dtype), x)
@@ -188,7 +212,7 @@ def _batched(op: Any, tensors: int) -> Any:
     return rule
 
 
-_IMPLEMENTATIONS = {
+_IMPLEMENTATIONS: dict[str, tuple[Any, Any, Any, int]] = {
     "project": (_project_cpu, _project_plain, lambda x, k, tau, dim: torch.empty_like(x), 3),
     "threshold": (_threshold_cpu, _threshold_plain, _threshold_fake, 3),
     "binary": (_binary_cpu, _binary_plain, lambda x, k, dim: torch.empty_like(x), 2),

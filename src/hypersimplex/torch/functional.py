@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from hypersimplex import _checks, _kernel
+from hypersimplex import _checks
 from hypersimplex.torch import _ops
 
 Number = Tensor | float
@@ -35,8 +35,7 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
     """
     if _is_eager(input, k, tau):
         return _eager(input, k, tau, dim)
-    k, tau = _as_tensors(input, k, tau, dim)
-    return _local(input, k, tau, dim % input.dim())[0]
+    return _local(input, *_as_tensors(input, k, tau, dim), dim)[0]
 
 
 def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Tensor:
@@ -48,10 +47,9 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
     tensor(0.8000)
     """
     k, tau = _as_tensors(input, k, tau, dim)
-    dim = dim % input.dim()
     mu: Tensor = torch.ops.hypersimplex.threshold(input.detach(), k.detach(), tau.detach(), dim)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau)) or not _no_transform():
-        # The derivative of the threshold is that of the formula on the active set; the value stays the kernel's.
+    if not _no_transform() or (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
+        # The derivative is that of the formula on the active set; the value stays the operator's.
         formula = _local(input, k, tau, dim)[1]
         mu = mu + (formula - formula.detach())
     return mu
@@ -66,7 +64,7 @@ def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
     tensor([0., 1., 1., 0.])
     """
     k, _ = _as_tensors(input, k, 1.0, dim)
-    result: Tensor = torch.ops.hypersimplex.binary(input.detach(), k.detach(), dim % input.dim())
+    result: Tensor = torch.ops.hypersimplex.binary(input.detach(), k.detach(), dim)
     return result
 
 
@@ -78,15 +76,13 @@ def _no_transform() -> bool:
     )
 
 
+_TENSORS = frozenset({Tensor, torch.nn.Parameter})
+_VALUES = frozenset({float, int, Tensor, torch.nn.Parameter})
+
+
 def _is_eager(input: Tensor, k: Number, tau: Number) -> bool:
-    """Whether the fused autograd function will do: a plain CPU tensor, and no transform that must see inside."""
-    return (
-        type(input) in (Tensor, torch.nn.Parameter)
-        and input.device.type == "cpu"
-        and not _ops.is_plain()
-        and _no_transform()
-        and all(type(t) in (float, int, Tensor, torch.nn.Parameter) for t in (k, tau))
-    )
+    """Whether the autograd function will do: plain tensors, and no transform that must see inside."""
+    return _no_transform() and type(input) in _TENSORS and type(k) in _VALUES and type(tau) in _VALUES
 
 
 def _check_input(input: Tensor, dim: int) -> int:
@@ -95,28 +91,33 @@ def _check_input(input: Tensor, dim: int) -> int:
     return _checks.check_dim("dim", dim, input.dim())
 
 
-def _over_slices(name: str, value: Number, slices: tuple[int, ...], device: torch.device) -> Tensor:
+def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
+    # MPS has no float64.
+    dtype = torch.float32 if input.device.type == "mps" else torch.float64
     if not isinstance(value, Tensor):
-        return torch.as_tensor(_checks.check_number(name, value), dtype=torch.float64, device=device)
+        return torch.as_tensor(_checks.check_number(name, value), dtype=dtype, device=input.device)
+    slices = (*input.shape[:along], *input.shape[along + 1 :])
     try:
-        whole = value.expand(slices)
+        return value.expand(slices).to(input.device, dtype)
     except RuntimeError:
         raise _checks.not_broadcastable(name, slices, value.shape) from None
-    return whole if device.type == "mps" else whole.to(torch.float64)
 
 
 def _as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor, Tensor]:
     along = _check_input(input, dim)
-    slices = (*input.shape[:along], *input.shape[along + 1 :])
-    return _over_slices("k", k, slices, input.device), _over_slices("tau", tau, slices, input.device)
+    if input.device.type != "cpu" and input.numel():
+        # On the CPU the operator reads the values itself; elsewhere numbers are all that can be read without waiting.
+        _checks.check_numbers(k, tau, input.shape[along], f"dim {dim}")
+    return _over_slices("k", k, input, along), _over_slices("tau", tau, input, along)
 
 
 def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
     along = _check_input(input, dim)
-    if isinstance(k, Tensor) or isinstance(tau, Tensor):
-        slices = (*input.shape[:along], *input.shape[along + 1 :])
-        k = _over_slices("k", k, slices, input.device).contiguous() if isinstance(k, Tensor) else k
-        tau = _over_slices("tau", tau, slices, input.device).contiguous() if isinstance(tau, Tensor) else tau
+    if not input.is_cpu or _ops.is_plain():
+        k, tau = _as_tensors(input, k, tau, dim)
+    else:
+        k = _over_slices("k", k, input, along).contiguous() if isinstance(k, Tensor) else k
+        tau = _over_slices("tau", tau, input, along).contiguous() if isinstance(tau, Tensor) else tau
     if input.requires_grad or isinstance(k, Tensor) or isinstance(tau, Tensor):
         y: Tensor = _Projection.apply(input, k, tau, dim)
         return y
@@ -124,9 +125,12 @@ def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
 
 
 def _forward(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
+    if not input.is_cpu or _ops.is_plain():
+        result: Tensor = torch.ops.hypersimplex.project(input, k, tau, dim)
+        return result
     even = _ops.evenly(input, dim)
     y = torch.empty_like(even)
-    _ops.kernel_project(even, k, tau, dim, y.data_ptr(), 0, dim)
+    _ops.kernel_project(even, k, tau, dim, y.data_ptr(), 0)
     return y if y.dtype is input.dtype else y.to(input.dtype)
 
 
@@ -135,79 +139,71 @@ class _Projection(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
         y = _forward(input, k, tau, dim)
         ctx.dim = dim
-        ctx.tau = tau
-        ctx.save_for_backward(y, *(t for t in (tau,) if isinstance(t, Tensor)))
+        if isinstance(tau, Tensor):
+            ctx.save_for_backward(y, tau)
+        else:
+            ctx.tau = tau
+            ctx.save_for_backward(y)
         return y
 
     @staticmethod
-    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:  # type: ignore[override]
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         y, *rest = ctx.saved_tensors
         tau = rest[0] if rest else ctx.tau
-        needs_x, needs_k, needs_tau, _ = ctx.needs_input_grad
-        if torch.is_grad_enabled():
-            return *_vjp(y, v, tau, ctx.dim), None
-        dtype = y.dtype
-        dim = ctx.dim
-        y = _ops.evenly(y, dim)
-        v = v.to(y.dtype) if v.dtype is not y.dtype else v
-        if v.stride() != y.stride() or v.is_neg():
-            v = torch.empty_like(y).copy_(v)
-        slices = [s for d, s in enumerate(y.shape) if d != dim % y.dim()]
-        grad = torch.empty_like(y) if needs_x else None
-        to_k = torch.empty(slices, dtype=torch.float64) if needs_k else None
-        to_tau = torch.empty(slices, dtype=torch.float64) if needs_tau else None
-        _kernel.backward_at(
-            y.dtype is torch.float64, y.data_ptr(), v.data_ptr(),
-            *(0 if t is None else t.data_ptr() for t in (grad, to_k, to_tau)),
-            y.shape, y.stride(), dim, *_ops.address(tau), torch.get_num_threads(),
-        )  # fmt: skip
-        if grad is not None and grad.dtype is not dtype:
-            grad = grad.to(dtype)
-        return grad, to_k, to_tau, None
+        needs = ctx.needs_input_grad
+        if y.is_cpu and not torch.is_grad_enabled() and not _ops.is_plain() and _has_memory(v) and _no_transform():
+            return *_ops.kernel_backward(y, v, tau, ctx.dim, needs), None
+        to_x, to_k, to_tau = _vjp(y, v, tau, ctx.dim)
+        return to_x if needs[0] else None, to_k if needs[1] else None, to_tau if needs[2] else None, None
 
 
-def _active(y: Tensor) -> Tensor:
-    return (y > 0) & (y < 1)
+def _has_memory(v: Tensor) -> bool:
+    """False for the many gradients in one of torch.autograd.grad(is_grads_batched=True)."""
+    return not torch._C._functorch.is_legacy_batchedtensor(v)
+
+
+def _active(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """A = {0 < y < 1} and its size, at least 1. A slice with a NaN is NaN as a whole, and so is its size of A:
+    the gradients, being means over A, follow."""
+    broken = torch.isnan(y)
+    active = (y > 0) & (y < 1)
+    count = active.sum(dim, keepdim=True).clamp(min=1).to(y.dtype)
+    return active | broken, torch.where(broken.any(dim, keepdim=True), torch.nan, count)
 
 
 def _vjp(y: Tensor, v: Tensor, tau: Number, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """The derivative in torch operations, so that it can be differentiated again."""
     wide = torch.float64 if y.dtype == torch.float64 else torch.float32
-    active = _active(y.detach())
-    count = active.sum(dim, keepdim=True).clamp(min=1)
+    y, w = y.to(wide), v.to(wide)
     each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
+    active, count = _active(y.detach(), dim)
 
     def mean(t: Tensor) -> Tensor:
         return torch.where(active, t, 0).sum(dim, keepdim=True) / count
 
-    z, w = y.to(wide), v.to(wide)
-    broken = torch.isnan(z.detach()).any(dim, keepdim=True)
-    centred = torch.where(active, w - mean(w), 0)
-    to_x = torch.where(broken, torch.nan, (centred / each)).to(v.dtype)
-    to_k = torch.where(broken, torch.nan, mean(w)).squeeze(dim).to(torch.float64)
-    to_tau = -(torch.where(active, w * (z - mean(z)), 0).sum(dim, keepdim=True) / each)
-    return to_x, to_k, torch.where(broken, torch.nan, to_tau).squeeze(dim).to(torch.float64)
+    to_k = mean(w)
+    to_x = torch.where(active, (w - to_k) / each, 0)
+    to_tau = -torch.where(active, w * (y - mean(y)), 0).sum(dim, keepdim=True) / each
+    return to_x.to(v.dtype), to_k.squeeze(dim), to_tau.squeeze(dim)
 
 
 def _local(input: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """y and mu by the formula that holds while the active set stays as it is: differentiable by any transform.
+    """y, and how mu moves, by the formula that holds while the active set stays: differentiable by any transform.
 
-    On A: mu = mean_A x - tau (k - ones)/|A| and y = (x - mu)/tau, with A and the ones taken from the operator.
+    On A, with x measured from mu: y = (x - mean_A x)/tau + (k - ones)/|A| and mu = mean_A x - tau (k - ones)/|A|.
     """
-    y0: Tensor = torch.ops.hypersimplex.project(input.detach(), k.detach(), tau.detach(), dim)
-    wide = torch.float64 if input.dtype == torch.float64 else torch.float32
-    y0w = y0.to(wide)
-    active = _active(y0w)
-    count = active.sum(dim, keepdim=True).clamp(min=1)
-    kw = (k.to(wide) if k.dim() == 0 else k.to(wide).unsqueeze(dim))
-    tw = (tau.to(wide) if tau.dim() == 0 else tau.to(wide).unsqueeze(dim))
-    # x measured from mu, so that no digit is lost; an infinite x would give inf - inf.
-    moving = active & torch.isfinite(input.detach())
+    y: Tensor = torch.ops.hypersimplex.project(input.detach(), k.detach(), tau.detach(), dim)
+    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
+    y = y.to(wide)
+    kw, tw = (t.to(wide).unsqueeze(dim) if t.dim() else t.to(wide) for t in (k, tau))
+    active, count = _active(y, dim)
+    # An infinite x would give inf - inf.
     x = input.to(wide)
-    z = torch.where(active, tw.detach() * y0w, 0) + torch.where(moving, x - x.detach(), 0)
+    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    z = torch.where(active, tw.detach() * y + moved, 0)
     mean = z.sum(dim, keepdim=True) / count
-    ones = (y0w == 1).sum(dim, keepdim=True)
-    share = (kw - ones) / count
-    y = torch.where(active, (z - mean) / tw + share, y0w)
-    mu = torch.where(active.any(dim, keepdim=True), mean - tw * share, 0).squeeze(dim)
-    return y.to(input.dtype), mu
+    share = (kw - (y == 1).sum(dim, keepdim=True)) / count
+    formula = torch.where(active, z - mean, 0) / tw + share
+    y = torch.where(active, y + (formula - formula.detach()), y)
+    mu = torch.where(active.any(dim, keepdim=True), mean - tw * share, 0)
+    return y.to(input.dtype), mu.squeeze(dim)
