@@ -1,0 +1,207 @@
+"""Statistics of a study: pure functions of numbers, and of a table of results."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats as distributions
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Mean, standard deviation and confidence interval of the mean (Student's t)."""
+
+    n: int
+    mean: float
+    sd: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences a - b over the same seeds: t-test, t and bootstrap intervals, effect size."""
+
+    n: int
+    difference: float
+    low: float
+    high: float
+    bootstrap_low: float
+    bootstrap_high: float
+    t: float
+    p: float
+    effect: float
+
+
+def summarize(values: Sequence[float], level: float = 0.95) -> Summary:
+    """Return mean and confidence interval; the interval of a single value is NaN.
+
+    >>> summarize([0.8, 0.9]).mean
+    0.85
+    """
+    x = np.asarray(values, dtype=float)
+    if x.size == 0:
+        raise ValueError("values must hold at least one number, got none")
+    mean = float(x.mean())
+    if x.size == 1:
+        return Summary(1, mean, math.nan, math.nan, math.nan)
+    sd = float(x.std(ddof=1))
+    half = float(distributions.t.ppf(0.5 + level / 2, x.size - 1)) * sd / math.sqrt(x.size)
+    return Summary(int(x.size), mean, sd, mean - half, mean + half)
+
+
+def differences(a: Sequence[float], b: Sequence[float]) -> npt.NDArray[np.float64]:
+    if len(a) != len(b):
+        raise ValueError(f"a and b must pair up, got {len(a)} and {len(b)} values")
+    # Accuracies are counts divided by a size: what float subtraction leaves beyond 1e-12 is not a difference.
+    exact: npt.NDArray[np.float64] = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    return exact.round(12)
+
+
+def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Return t and the two-sided p of the paired t-test of a against b.
+
+    Equal differences have no spread: t is then 0 with p = 1 if they are zero, infinite with p = 0 if not.
+    Fewer than two pairs: NaN.
+    """
+    d = differences(a, b)
+    if d.size < 2:
+        return math.nan, math.nan
+    mean, sd = float(d.mean()), float(d.std(ddof=1))
+    if np.all(d == d[0]):
+        return (0.0, 1.0) if d[0] == 0 else (math.copysign(math.inf, mean), 0.0)
+    t = mean / (sd / math.sqrt(d.size))
+    return t, p_of_t(t, d.size)
+
+
+def p_of_t(t: float, n: int) -> float:
+    return float(2 * distributions.t.sf(abs(t), n - 1))
+
+
+def effect_size(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return Cohen's d of paired samples: the mean difference in its own standard deviations."""
+    d = differences(a, b)
+    if d.size < 2:
+        return math.nan
+    if np.all(d == d[0]):
+        return 0.0 if d[0] == 0 else math.copysign(math.inf, float(d[0]))
+    return float(d.mean() / d.std(ddof=1))
+
+
+def paired_bootstrap(
+    a: Sequence[float], b: Sequence[float], level: float = 0.95, draws: int = 10_000, seed: int = 0
+) -> tuple[float, float]:
+    """Return the percentile interval of the mean difference, resampling pairs."""
+    d = differences(a, b)
+    if d.size < 2:
+        return math.nan, math.nan
+    picks = np.random.default_rng(seed).integers(0, d.size, size=(draws, d.size))
+    low, high = np.quantile(d[picks].mean(axis=1), [0.5 - level / 2, 0.5 + level / 2])
+    return float(low), float(high)
+
+
+def compare(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Paired:
+    d = differences(a, b)
+    spread = summarize(d.tolist(), level)
+    t, p = paired_t(a, b)
+    low, high = paired_bootstrap(a, b, level)
+    return Paired(spread.n, spread.mean, spread.low, spread.high, low, high, t, p, effect_size(a, b))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values in the given order. NaN is no test: it stays NaN and does not count.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = [math.nan] * len(p_values)
+    tests = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    running = 0.0
+    for rank, (p, i) in enumerate(tests):
+        running = max(running, min(1.0, (len(tests) - rank) * p))
+        adjusted[i] = running
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run, reduced to what is compared."""
+
+    key: str
+    dataset: str
+    loss: str
+    batch_size: int
+    seed: int
+    setting: str  # what was tuned, such as "lr 0.001": losses are compared at the setting their validation split chose
+    validation: float | None  # best accuracy on the validation split; None without a split
+    best_epoch: int
+    accuracy: float  # on the test set, at the epoch the validation split chose; the last epoch without a split
+    paper_accuracy: float  # best over the epochs on the test set itself: the paper's rule
+    tuning: bool = False  # only there to choose the setting
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One loss at one batch size: its accuracies over the seeds, and the comparison with the baseline."""
+
+    dataset: str
+    loss: str
+    batch_size: int
+    setting: str
+    seeds: tuple[int, ...]
+    accuracies: tuple[float, ...]
+    summary: Summary
+    against: Paired | None
+    holm_p: float
+    keys: tuple[str, ...]
+
+
+def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str]:
+    """For every data set, loss and batch size choose the setting with the best mean validation accuracy.
+
+    Tuning runs decide where there are any, the compared runs themselves otherwise. The test set is never looked at.
+    """
+    scores: dict[tuple[str, str, int], dict[bool, dict[str, list[float]]]] = defaultdict(
+        lambda: {True: defaultdict(list), False: defaultdict(list)}
+    )
+    for r in results:
+        value = -math.inf if r.validation is None or math.isnan(r.validation) else r.validation
+        scores[r.dataset, r.loss, r.batch_size][r.tuning][r.setting].append(value)
+    chosen = {}
+    for cell, by_kind in scores.items():
+        by_setting = by_kind[True] or by_kind[False]
+        chosen[cell] = max(sorted(by_setting), key=lambda s: sum(by_setting[s]) / len(by_setting[s]))
+    return chosen
+
+
+def cells(results: Sequence[Result], baseline: str = "cross-entropy", paper_rule: bool = False) -> list[Cell]:
+    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over the whole grid."""
+    chosen = choose_settings(results)
+    groups: dict[tuple[str, int, str], list[Result]] = defaultdict(list)
+    for r in results:
+        if not r.tuning and r.setting == chosen[r.dataset, r.loss, r.batch_size]:
+            groups[r.dataset, r.batch_size, r.loss].append(r)
+    rows: list[Cell] = []
+    for (dataset, batch_size, loss), group in sorted(groups.items()):
+        group.sort(key=lambda r: r.seed)
+        score = {r.seed: r.paper_accuracy if paper_rule else r.accuracy for r in group}
+        reference = {
+            r.seed: r.paper_accuracy if paper_rule else r.accuracy
+            for r in groups.get((dataset, batch_size, baseline), [])
+        }
+        shared = [s for s in score if s in reference and not math.isnan(score[s]) and not math.isnan(reference[s])]
+        against = None
+        if loss != baseline and shared:
+            against = compare([score[s] for s in shared], [reference[s] for s in shared])
+        finite = [v for v in score.values() if not math.isnan(v)]
+        summary = summarize(finite) if finite else Summary(0, math.nan, math.nan, math.nan, math.nan)
+        keys = tuple(r.key for r in group)
+        values = tuple(score.values())
+        rows.append(
+            Cell(dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
+        )
+    adjusted = holm([c.against.p if c.against else math.nan for c in rows])
+    return [Cell(**{**vars(c), "holm_p": p}) for c, p in zip(rows, adjusted, strict=True)]

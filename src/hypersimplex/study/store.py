@@ -1,0 +1,260 @@
+"""All runs of a study in one SQLite file.
+
+A training is what costs time; a run is a variant somebody asked for, served by a training. WAL mode and short
+transactions let several processes use one file; who works on a training is settled by a file lock (`locks`), which the
+operating system releases when a process dies.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from hypersimplex.study.config import RunConfig, from_mapping
+
+VERSION = 1
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS trainings (
+    key TEXT PRIMARY KEY, config TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending',
+    attempts INTEGER NOT NULL DEFAULT 0, error TEXT, provenance TEXT NOT NULL DEFAULT '{}',
+    started TEXT, finished TEXT);
+CREATE TABLE IF NOT EXISTS runs (
+    key TEXT PRIMARY KEY, training TEXT NOT NULL REFERENCES trainings(key), config TEXT NOT NULL,
+    tuning INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS epochs (
+    training TEXT NOT NULL REFERENCES trainings(key), epoch INTEGER NOT NULL, train_loss REAL, lr REAL,
+    val_accuracy REAL, test_accuracy REAL, val_argmax REAL, test_argmax REAL, seconds REAL,
+    PRIMARY KEY (training, epoch));
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY, training TEXT, at TEXT NOT NULL, what TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS commands (
+    id INTEGER PRIMARY KEY, at TEXT NOT NULL, command TEXT NOT NULL);
+"""
+# done: all epochs there. diverged: stopped at a loss that is not finite. failed: an error, tried again by the next run.
+STATES = ("pending", "running", "done", "diverged", "failed")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch leaves behind; the accuracies by the loss's own decision and by plain argmax."""
+
+    epoch: int
+    train_loss: float | None
+    lr: float
+    val_accuracy: float | None
+    test_accuracy: float | None
+    val_argmax: float | None
+    test_argmax: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    key: str
+    training: str
+    config: RunConfig
+    tuning: bool
+    state: str
+    attempts: int
+    error: str | None
+    provenance: dict[str, Any]
+    epochs: tuple[Epoch, ...]
+
+    def accuracies(self) -> list[tuple[float | None, float | None]]:
+        """Return (validation, test) accuracy of every epoch by this variant's decision."""
+        if self.config.decision == "argmax":
+            return [(e.val_argmax, e.test_argmax) for e in self.epochs]
+        return [(e.val_accuracy, e.test_accuracy) for e in self.epochs]
+
+
+class StoreError(RuntimeError):
+    """The file cannot be read or written; the message says why and what to do."""
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+class Store:
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        with self._explained():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Autocommit: a transaction is always written out by `_transaction`. A minute of patience for other writers.
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, VERSION):
+                raise StoreError(f"{self.path} was written by another version (schema {found}, this is {VERSION})")
+            if not found:
+                with self._transaction():
+                    for statement in SCHEMA.split(";")[:-1]:
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA user_version={VERSION}")
+
+    @property
+    def work_folder(self) -> Path:
+        """Checkpoints and locks live beside the file."""
+        return self.path.with_name(self.path.name + ".work")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, OSError) as error:
+            text = str(error)
+            if "full" in text:
+                hint = "; make room and run the same command again: it does what is missing"
+            elif "not a database" in text or "malformed" in text:
+                hint = "; name another file with --store, or restore this one from an export"
+            else:
+                hint = ""
+            raise StoreError(f"store {self.path}: {text}{hint}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._explained():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                # SQLite has already rolled back when the disk is full.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def add_runs(self, configs: Iterable[RunConfig], tuning: bool = False) -> None:
+        """Enter runs that are not there yet. A run asked for as a comparison is no longer only a tuning run."""
+        with self._transaction() as db:
+            for config in configs:
+                training = config.training()
+                db.execute(
+                    "INSERT OR IGNORE INTO trainings (key, config) VALUES (?, ?)",
+                    (training.key(), json.dumps(asdict(training))),
+                )
+                db.execute(
+                    "INSERT INTO runs (key, training, config, tuning) VALUES (?, ?, ?, ?)"
+                    " ON CONFLICT (key) DO UPDATE SET tuning = MIN(tuning, excluded.tuning)",
+                    (config.key(), training.key(), json.dumps(asdict(config)), int(tuning)),
+                )
+
+    def start(self, key: str, provenance: dict[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE trainings SET state='running', attempts=attempts+1, error=NULL, provenance=?,"
+                " started=COALESCE(started, ?) WHERE key=?",
+                (json.dumps(provenance), now(), key),
+            )
+
+    def record(self, key: str, epoch: Epoch) -> None:
+        self.record_all(key, [epoch])
+
+    def record_all(self, key: str, epochs: Iterable[Epoch], restart: bool = False) -> None:
+        """Write epochs; with restart, drop all others first, so that one training's rows come from one history."""
+        with self._transaction() as db:
+            if restart:
+                db.execute("DELETE FROM epochs WHERE training=?", (key,))
+            db.executemany(
+                "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(key, *asdict(e).values()) for e in epochs],
+            )
+
+    def finish(self, key: str, state: str, error: str | None = None) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE trainings SET state=?, error=?, finished=? WHERE key=?", (state, error, now(), key))
+            if error:
+                db.execute("INSERT INTO events (training, at, what) VALUES (?, ?, ?)", (key, now(), error))
+
+    def adopt(
+        self, key: str, epochs: Iterable[Epoch], state: str, error: str | None, provenance: dict[str, Any]
+    ) -> None:
+        """Take over a training computed elsewhere."""
+        self.record_all(key, epochs, restart=True)
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE trainings SET state=?, error=?, provenance=?, finished=? WHERE key=?",
+                (state, error, json.dumps(provenance), now(), key),
+            )
+
+    def event(self, key: str | None, what: str) -> None:
+        with self._transaction() as db:
+            db.execute("INSERT INTO events (training, at, what) VALUES (?, ?, ?)", (key, now(), what))
+
+    def events(self) -> list[tuple[str | None, str, str]]:
+        with self._explained():
+            rows = self._db.execute("SELECT training, at, what FROM events ORDER BY id").fetchall()
+        return [tuple(r) for r in rows]
+
+    def add_command(self, command: str) -> None:
+        with self._transaction() as db:
+            db.execute("INSERT INTO commands (at, command) VALUES (?, ?)", (now(), command))
+
+    def commands(self) -> list[tuple[str, str]]:
+        with self._explained():
+            return [tuple(r) for r in self._db.execute("SELECT at, command FROM commands ORDER BY id")]
+
+    def state(self, key: str) -> str | None:
+        with self._explained():
+            row = self._db.execute("SELECT state FROM trainings WHERE key=?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def fingerprints(self, dataset: str) -> set[str]:
+        """Return the data fingerprints of the trainings begun on a data set."""
+        query = "SELECT DISTINCT json_extract(provenance, '$.data') FROM trainings"
+        query += " WHERE json_extract(config, '$.dataset')=?"
+        with self._explained():
+            return {r[0] for r in self._db.execute(query, (dataset,)) if r[0]}
+
+    def epoch_counts(self) -> dict[str, int]:
+        with self._explained():
+            return dict(self._db.execute("SELECT training, COUNT(*) FROM epochs GROUP BY training").fetchall())
+
+    def epochs(self, key: str) -> list[Epoch]:
+        with self._explained():
+            rows = self._db.execute("SELECT * FROM epochs WHERE training=? ORDER BY epoch", (key,)).fetchall()
+        return [Epoch(*tuple(r)[1:]) for r in rows]
+
+    def runs(self) -> list[Run]:
+        # One statement, so that all rows are of one moment.
+        query = (
+            "SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, t.state, t.attempts, t.error,"
+            " t.provenance, e.* FROM runs r JOIN trainings t ON t.key = r.training"
+            " LEFT JOIN epochs e ON e.training = t.key ORDER BY r.rowid, e.epoch"
+        )
+        with self._explained():
+            rows = self._db.execute(query).fetchall()
+        found: dict[str, tuple[sqlite3.Row, list[Epoch]]] = {}
+        for row in rows:
+            _, epochs = found.setdefault(row["run"], (row, []))
+            if row["epoch"] is not None:
+                epochs.append(Epoch(*tuple(row)[9:]))
+        return [
+            Run(
+                row["run"],
+                row[1],
+                from_mapping(json.loads(row["run_config"])),
+                bool(row["tuning"]),
+                row["state"],
+                row["attempts"],
+                row["error"],
+                json.loads(row["provenance"]),
+                tuple(epochs),
+            )
+            for row, epochs in found.values()
+        ]

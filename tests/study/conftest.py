@@ -1,0 +1,31 @@
+"""What the tests of the study share."""
+
+import pytest
+import torch
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.store import Epoch, Store
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "study.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def short():
+    """A training of a few epochs on the embedded digits."""
+    return RunConfig(loss="hypersimplex", epochs=4, batch_size=256, width=16)
+
+
+def epoch(number, *, own=0.5, argmax=0.4, loss=1.25):
+    return Epoch(number, loss, 0.001, own, own + 0.01, argmax, argmax + 0.01, 0.125)

@@ -1,0 +1,160 @@
+"""Statistics against formulas written here, against SciPy's own tests, and against numbers worked out by hand."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hypersimplex.study import published
+from hypersimplex.study.stats import (
+    Result,
+    cells,
+    choose_settings,
+    compare,
+    effect_size,
+    holm,
+    paired_bootstrap,
+    paired_t,
+    summarize,
+)
+
+A = [0.8917, 0.8921, 0.8899, 0.8930, 0.8905]
+B = [0.8885, 0.8893, 0.8880, 0.8899, 0.8901]
+
+
+def result(loss, seed, accuracy, *, setting="lr 0.001", validation=0.5, tuning=False, batch=128, dataset="digits"):
+    key = f"{loss}{seed}{setting}"
+    return Result(key, dataset, loss, batch, seed, setting, validation, 3, accuracy, accuracy + 0.01, tuning)
+
+
+def test_paired_t_is_scipys():
+    t, p = paired_t(A, B)
+    expected = scipy.stats.ttest_rel(A, B)
+    assert t == pytest.approx(expected.statistic, rel=1e-9)
+    assert p == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_paired_t_by_hand():
+    # differences 1, 2, 3: mean 2, standard deviation 1, so t = 2 * sqrt(3) with two degrees of freedom
+    t, p = paired_t([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])
+    assert t == pytest.approx(2 * math.sqrt(3))
+    assert p == pytest.approx(1 - math.sqrt(12 / 14), rel=1e-9)
+
+
+def test_differences_without_spread():
+    assert paired_t(A, A) == (0.0, 1.0)
+    # 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, which is no spread
+    assert paired_t([0.3, 0.2], [0.2, 0.1]) == (math.inf, 0.0)
+    assert effect_size(A, A) == 0.0
+
+
+def test_one_pair_is_no_test():
+    against = compare([0.9], [0.8])
+    assert against.difference == pytest.approx(0.1)
+    assert math.isnan(against.p)
+    assert math.isnan(against.bootstrap_low)
+
+
+def test_pairs_must_match():
+    with pytest.raises(ValueError, match="a and b must pair up, got 5 and 4 values"):
+        paired_t(A, B[:4])
+
+
+def test_confidence_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(2000):
+        s = summarize(rng.normal(3.0, 2.0, size=5).tolist())
+        hits += s.low <= 3.0 <= s.high
+    assert 0.935 < hits / 2000 < 0.965
+
+
+def test_bootstrap_is_repeatable_and_brackets_the_mean():
+    low, high = paired_bootstrap(A, B)
+    assert (low, high) == paired_bootstrap(A, B)
+    assert low < np.mean(np.subtract(A, B)) < high
+    assert paired_bootstrap(A, A) == (0.0, 0.0)
+
+
+def test_effect_size_is_t_over_root_n():
+    assert effect_size(A, B) == pytest.approx(paired_t(A, B)[0] / math.sqrt(5))
+
+
+def test_holm_by_hand():
+    # sorted: 0.005 x 4 = 0.02, 0.01 x 3 = 0.03, 0.03 x 2 = 0.06, 0.04 x 1 = 0.04 -> 0.06
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_holm_leaves_out_what_is_no_test():
+    adjusted = holm([math.nan, 0.02, 0.6])
+    assert math.isnan(adjusted[0])
+    assert adjusted[1:] == pytest.approx([0.04, 0.6])
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_keeps_order_and_never_lowers_a_p(p):
+    adjusted = holm(p)
+    assert all(value <= a <= 1 for value, a in zip(p, adjusted, strict=True))
+    order = np.argsort(p, kind="stable")
+    assert all(adjusted[i] <= adjusted[j] for i, j in itertools.pairwise(order))
+    if p:
+        assert adjusted[order[0]] == min(1.0, len(p) * p[order[0]])
+
+
+def test_cells_pair_by_seed_not_by_position():
+    rows = [result("cross-entropy", s, v) for s, v in [(0, 0.1), (1, 0.2), (2, 0.3)]]
+    rows += [result("mse", s, v) for s, v in [(2, 0.4), (1, 0.25), (3, 0.9)]]
+    base, mse = cells(rows)
+    assert base.against is None
+    # the shared seeds are 1 and 2: differences 0.05 and 0.1
+    assert mse.against.n == 2
+    assert mse.against.difference == pytest.approx(0.075)
+    assert mse.summary.mean == pytest.approx((0.4 + 0.25 + 0.9) / 3)
+
+
+def test_settings_are_chosen_on_validation_and_never_on_test():
+    rows = [
+        result("mse", 7, 0.99, setting="lr 0.1", validation=0.6, tuning=True),
+        result("mse", 7, 0.50, setting="lr 0.01", validation=0.7, tuning=True),
+        result("mse", 0, 0.88, setting="lr 0.1", validation=0.99),
+        result("mse", 0, 0.77, setting="lr 0.01", validation=0.1),
+    ]
+    assert choose_settings(rows) == {("digits", "mse", 128): "lr 0.01"}
+    (cell,) = cells(rows)
+    assert cell.accuracies == (0.77,)
+    assert cells(rows, paper_rule=True)[0].accuracies == (pytest.approx(0.78),)
+
+
+def test_a_diverged_setting_is_never_chosen_and_a_diverged_seed_is_left_out():
+    rows = [
+        result("mse", 7, math.nan, setting="lr 1", validation=None, tuning=True),
+        result("mse", 7, 0.5, setting="lr 0.1", validation=0.2, tuning=True),
+        result("mse", 0, math.nan, setting="lr 0.1"),
+        result("mse", 1, 0.6, setting="lr 0.1"),
+        result("cross-entropy", 0, 0.5),
+        result("cross-entropy", 1, 0.5),
+    ]
+    mse = cells(rows)[1]
+    assert mse.setting == "lr 0.1"
+    assert mse.summary.n == 1
+    assert mse.against.n == 1
+
+
+def test_published_table_agrees_with_itself():
+    rows = published.table()
+    assert len(rows) == 14
+    for row in rows:
+        printed = published.DIFFERENCES[row.dataset][published.BATCH_SIZES.index(row.batch_size)]
+        # means and differences are printed to four digits each
+        assert row.difference == pytest.approx(printed, abs=1.01e-4)
+    first = {(r.dataset, r.batch_size): r for r in rows}
+    # p-values the paper prints
+    assert first["cifar-10", 128].p == pytest.approx(0.084, abs=5e-4)
+    assert first["cifar-10", 256].p == pytest.approx(0.026, abs=5e-4)
+    assert first["fashion-mnist", 128].p == pytest.approx(0.262, abs=2e-3)
+    assert first["fashion-mnist", 256].p == pytest.approx(0.012, abs=5e-4)
+    assert all(r.holm_p >= r.p for r in rows)

@@ -1,0 +1,170 @@
+"""The store: a run is its configuration, several processes share a file, and it moves between machines."""
+
+import json
+import multiprocessing
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+from hypersimplex.study import exchange
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.locks import claim, is_claimed
+from hypersimplex.study.store import Store, StoreError
+from tests.study.conftest import epoch
+
+
+def test_a_run_is_its_configuration(store):
+    config = RunConfig(loss="mse", seed=3)
+    store.add_runs([config, RunConfig(loss="mse", seed=3)])
+    store.add_runs([config])
+    assert [r.config for r in store.runs()] == [config]
+
+
+def test_what_a_loss_does_not_use_does_not_make_another_run():
+    assert RunConfig(loss="mse", tau=3.0, prior=0.1).key() == RunConfig(loss="mse").key()
+    assert RunConfig(loss="hypersimplex", tau=3.0).key() != RunConfig(loss="hypersimplex").key()
+    assert RunConfig(loss="hypersimplex-half", prior=0.3) == RunConfig(loss="hypersimplex-half")
+    assert RunConfig(momentum=0.5).key() == RunConfig().key()
+    assert RunConfig(optimizer="sgd", momentum=0.5).key() != RunConfig(optimizer="sgd").key()
+
+
+def test_the_key_does_not_change_between_versions():
+    # Stores in use are found again by this key: a change here makes every finished run unknown.
+    assert RunConfig().key() == "2ac75001cd24eae2"
+
+
+def test_two_decisions_share_one_training(store):
+    own, plain = RunConfig(loss="hypersimplex"), RunConfig(loss="hypersimplex-argmax")
+    store.add_runs([own, plain])
+    key = own.training().key()
+    assert key == plain.training().key()
+    store.record(key, epoch(0, own=0.9, argmax=0.3))
+    first, second = store.runs()
+    assert first.accuracies() == [(0.9, pytest.approx(0.91))]
+    assert second.accuracies() == [(0.3, pytest.approx(0.31))]
+
+
+def test_restart_drops_the_epochs_of_a_lost_history(store):
+    config = RunConfig()
+    store.add_runs([config])
+    store.record_all(config.key(), [epoch(i) for i in range(5)])
+    store.record_all(config.key(), [epoch(0, own=0.7)], restart=True)
+    assert store.epochs(config.key()) == [epoch(0, own=0.7)]
+
+
+@pytest.mark.parametrize("write", [exchange.to_json, exchange.to_csv], ids=["json", "csv"])
+def test_export_and_import_give_the_same_store(store, tmp_path, write):
+    configs = [RunConfig(loss=name, seed=s) for name in ("mse", "hypersimplex-argmax") for s in (0, 1)]
+    configs.append(RunConfig(dataset="a, b.csv", label="y", subset=100, optimizer="sgd", augment=True))
+    store.add_runs(configs[:-1])
+    store.add_runs(configs[-1:], tuning=True)
+    for i, config in enumerate(configs):
+        store.start(config.training().key(), {"torch": "2", "commit": None, "data": "x"})
+        # 1/3 has no short decimal form: digits must survive
+        store.record_all(
+            config.training().key(), [epoch(e, own=(e + i) / 3, loss=None if e else 0.1) for e in range(3)]
+        )
+        store.finish(config.training().key(), "done")
+    text = write(store.runs())
+    assert len(exchange.read(text)) == len(configs) * 3
+    with Store(tmp_path / "other.sqlite") as other:
+        assert exchange.import_rows(other, exchange.read(text)) == (5, 0)
+        moved = [replace(r, attempts=1) for r in other.runs()]
+        assert moved == store.runs()
+        assert write([replace(r, attempts=1) for r in other.runs()]) == text
+        assert exchange.import_rows(other, exchange.read(text)) == (0, 5)
+
+
+def test_an_unfinished_run_moves_as_unfinished_and_a_finished_one_is_never_replaced(store, tmp_path):
+    config = RunConfig()
+    store.add_runs([config])
+    store.start(config.key(), {})
+    store.record_all(config.key(), [epoch(0), epoch(1)])
+    text = exchange.to_json(store.runs())
+    with Store(tmp_path / "other.sqlite") as other:
+        exchange.import_rows(other, exchange.read(text))
+        assert other.state(config.key()) == "pending"
+        assert len(other.epochs(config.key())) == 2
+        other.finish(config.key(), "done")
+        longer = [dict(r, epoch=i, state="done") for i, r in enumerate(json.loads(text) * 3)]
+        assert exchange.import_rows(other, longer) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[{}]", "row 1 must have the columns of an export, 'run' is missing"),
+        ("[{", "not whole JSON"),
+        ("a,b\n1,2\n", "row 2 must have the columns of an export"),
+    ],
+)
+def test_what_is_no_export_is_refused(text, message):
+    with pytest.raises(exchange.ExportFileError, match=message):
+        exchange.read(text)
+
+
+def test_a_bad_number_names_its_row_and_column(store):
+    store.add_runs([RunConfig()])
+    text = exchange.to_csv(store.runs()).replace("128", "many")
+    with pytest.raises(exchange.ExportFileError, match="row 2: batch_size cannot be 'many'"):
+        exchange.read(text)
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    (tmp_path / "x.sqlite").write_text("not a database, but long enough to look at" * 100)
+    with pytest.raises(StoreError, match="file is not a database; name another file with --store"):
+        Store(tmp_path / "x.sqlite")
+
+
+def test_another_schema_is_refused(tmp_path):
+    with sqlite3.connect(tmp_path / "x.sqlite") as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(StoreError, match="another version"):
+        Store(tmp_path / "x.sqlite")
+
+
+def test_a_full_disk_is_named_and_loses_nothing_written_before(store):
+    config = RunConfig()
+    store.add_runs([config])
+    store.record(config.key(), epoch(0))
+    # SQLite's own limit raises the very error a full disk does.
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(StoreError, match="full; make room and run the same command again"):
+        store.record_all(config.key(), [epoch(i) for i in range(5000)])
+    assert store.epochs(config.key()) == [epoch(0)]
+
+
+def _hammer(path, seed, ready):
+    with Store(path) as store:
+        config = RunConfig(seed=seed)
+        ready.wait()
+        store.add_runs([config, RunConfig(seed=-1)])
+        for i in range(60):
+            store.record(config.key(), epoch(i))
+            store.event(config.key(), f"{seed} {i}")
+
+
+def test_processes_on_one_file_lose_nothing(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    ready = context.Barrier(3)
+    workers = [context.Process(target=_hammer, args=(tmp_path / "s.sqlite", s, ready)) for s in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert [w.exitcode for w in workers] == [0, 0, 0]
+    with Store(tmp_path / "s.sqlite") as store:
+        assert len(store.runs()) == 4
+        assert [len(store.epochs(RunConfig(seed=s).key())) for s in range(3)] == [60, 60, 60]
+        assert len(store.events()) == 180
+
+
+def test_a_claim_is_exclusive_and_ends(tmp_path):
+    with claim(tmp_path, "a") as first, claim(tmp_path, "a") as second, claim(tmp_path, "b") as other:
+        assert (first, second, other) == (True, False, True)
+        assert is_claimed(tmp_path, "a")
+    assert not is_claimed(tmp_path, "a")
+    assert not is_claimed(tmp_path, "never")
