@@ -11,6 +11,7 @@
 #include <string>
 
 #include "kernel.hpp"
+#include "running.hpp"
 
 namespace nb = nanobind;
 using namespace hs;
@@ -168,6 +169,16 @@ nb::object loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uin
                scale, mean, grad, mu, k_used, threads);
 }
 
+void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum, bool with_share,
+              uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
+    auto run = [&](auto zero) {
+        using T = decltype(zero);
+        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}
+            .add(pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
+    };
+    if (is_double) run(0.0); else run(0.0f);
+}
+
 // Arrays: everything is checked.
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::device::cpu>;
@@ -244,4 +255,5 @@ NB_MODULE(_kernel, m) {
     m.def("backward_at", backward_at);
     m.def("binary_at", binary_at);
     m.def("loss_at", loss_at);
+    m.def("track_at", track_at);
 }

@@ -64,6 +64,20 @@ def binary_at(
     threads: int,
     /,
 ) -> Failure | None: ...
+def track_at(
+    is_double: bool,
+    mu: int,
+    k: int,
+    classes: int,
+    samples: int,
+    momentum: float,
+    with_share: bool,
+    threshold: int,
+    seen: int,
+    share: int,
+    batches: int,
+    /,
+) -> None: ...
 def loss_at(
     is_double: bool,
     shape: Sequence[int],

@@ -1,6 +1,7 @@
 """What may stand where: shapes of logits and targets, and the numbers per class."""
 
-from dataclasses import dataclass
+from array import array
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,9 +11,25 @@ from hypersimplex import _checks
 Number = Tensor | float
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Logits and targets as (samples, classes, positions), and how they were given."""
+class Outcome(NamedTuple):
+    loss: Tensor
+    threshold: Tensor | None  # mu, one for each class, if asked for
+    k: Tensor | None  # how many of the batch were projected to be positive, one for each class
+    samples: Tensor | int  # that were not ignored
+    numbers: "array[float] | None" = None  # thresholds and k as the kernel wrote them, in place of the tensors
+
+
+class Settings(NamedTuple):
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    k: Number | None
+    prior: Number | None
+    tau: Number
+
+
+class Batch(NamedTuple):
+    """Logits and targets as (samples, classes, positions); `fit` leaves the last dim out where there is none."""
 
     logits: Tensor
     labels: Tensor | None  # (samples, positions), int64
@@ -26,41 +43,66 @@ class Batch:
 
 def read(input: Tensor, target: Tensor) -> Batch:
     """Sort out the shapes; raise an error that names what does not fit."""
+    logits, labels, dense, shape = fit(input, target)
+    if logits.dim() == 3:
+        return Batch(logits, labels, dense, shape)
+    return Batch(
+        logits.unsqueeze(2),
+        None if labels is None else labels.unsqueeze(1),
+        None if dense is None else dense.unsqueeze(2),
+        shape,
+    )
+
+
+def fit(input: Tensor, target: Tensor) -> Batch:
+    """`read` without views that the kernel can do without: each costs as much as solving a small column."""
+    if target.dtype is torch.int64 and input.dim() == 2 and target.dim() == 1 and input.is_floating_point():
+        given = target.shape
+        if input.shape[0] == given[0] and target.device == input.device:  # what nearly every call looks like
+            return Batch(input, target, None, given)
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
-    if input.dim() == 0:
+    if target.device != input.device:
+        raise ValueError(f"target must be on the device of input, {input.device}, got {target.device}")
+    shape = input.shape
+    if target.shape == shape and shape:
+        return _fit_dense(input, target)
+    if not shape:
         raise ValueError("input must have at least one dimension, got a scalar")
-    if target.shape == input.shape:
-        return _dense(input, target)
-    single = input.dim() == 1 and target.dim() == 0
+    single = len(shape) == 1 and target.dim() == 0
     if single:  # one sample without a batch dim, as nn.CrossEntropyLoss takes it
         input, target = input.unsqueeze(0), target.unsqueeze(0)
-    if input.dim() < 2 or target.shape != (input.shape[0], *input.shape[2:]):
+    given = target.shape
+    if input.dim() < 2 or given != input.shape[:1] + input.shape[2:]:
         raise ValueError(
             f"target must have the shape of input {tuple(input.shape)}, or that shape without its class dim, "
-            f"got {tuple(target.shape)}"
+            f"got {tuple(given)}"
         )
-    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
-        raise TypeError(f"target must be integer where it holds class indices, got {target.dtype}")
-    labels = target if target.dtype == torch.int64 else target.long()
-    samples, classes = input.shape[:2]
-    shape = () if single else tuple(target.shape)
-    if input.dim() == 2:
-        return Batch(input.unsqueeze(2), labels.unsqueeze(1), None, shape)
-    return Batch(input.reshape(samples, classes, -1), labels.reshape(samples, -1), None, shape)
+    labels = target
+    if labels.dtype is not torch.int64:
+        if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+            raise TypeError(f"target must be integer where it holds class indices, got {labels.dtype}")
+        labels = labels.long()
+    if input.dim() > 2:
+        input, labels = input.flatten(2), labels.flatten(1)
+    return Batch(input, labels, None, () if single else given)
 
 
-def _dense(input: Tensor, target: Tensor) -> Batch:
+def _fit_dense(input: Tensor, target: Tensor) -> Batch:
     if target.is_complex():
         raise TypeError(f"target must be real, got {target.dtype}")
     dense = target if target.dtype == input.dtype else target.to(input.dtype)
     if input.dim() == 1:
-        return Batch(input[:, None, None], None, dense[:, None, None], tuple(input.shape))
-    samples, classes = input.shape[:2]
-    shape = (samples, *input.shape[2:])
+        return Batch(input.unsqueeze(1), None, dense.unsqueeze(1), input.shape)
     if input.dim() == 2:
-        return Batch(input.unsqueeze(2), None, dense.unsqueeze(2), shape)
-    return Batch(input.reshape(samples, classes, -1), None, dense.reshape(samples, classes, -1), shape)
+        return Batch(input, None, dense, input.shape[:1])
+    return Batch(input.flatten(2), None, dense.flatten(2), input.shape[:1] + input.shape[2:])
+
+
+def result_dtype(logits: Tensor) -> torch.dtype:
+    """Autocast computes losses in float32 and leaves them so."""
+    half = logits.dtype in (torch.float16, torch.bfloat16)
+    return torch.float32 if half and torch.is_autocast_enabled(logits.device.type) else logits.dtype
 
 
 def check_reduction(reduction: str) -> None:
@@ -78,19 +120,43 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
     if value.dim() > 1 or (value.dim() == 1 and value.shape[0] not in (1, classes)):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(value.shape)}")
-    return value.to(torch.float32 if device.type == "mps" else torch.float64).expand(classes)
+    return value.to(device, torch.float32 if device.type == "mps" else torch.float64).expand(classes)
 
 
-def check_values(batch: Batch, k: Tensor, tau: Tensor, prior: Tensor | None) -> None:
-    """The kernel's checks, for values that can be read without waiting for a device."""
-    if prior is not None and not bool(((prior >= 0) & (prior <= 1)).all()):
-        raise bad_prior(float(prior[~((prior >= 0) & (prior <= 1))][0]))
-    if not bool(((tau > 0) & tau.isfinite()).all()):
-        raise _checks.bad_tau(float(tau[~((tau > 0) & tau.isfinite())][0]))
+# The kernel's checks, for where it is not called and the values can be read without waiting for a device.
 
 
-def bad_prior(value: float) -> ValueError:
-    return ValueError(f"prior must be between 0 and 1, got {value}")
+def check_labels(labels: Tensor, classes: int) -> None:
+    wrong = (labels < 0) | (labels >= classes)
+    if bool(wrong.any()):
+        raise bad_label(int(labels[wrong][0]), classes)
+
+
+def check_dense(dense: Tensor) -> None:
+    if dense.numel() == 0:
+        return
+    low, high = (float(end) for end in torch.aminmax(dense.detach()))
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"target must be between 0 and 1 where it is dense, got {high if low >= 0 else low}")
+
+
+def check_prior(prior: Tensor) -> None:
+    wrong = ~((prior >= 0) & (prior <= 1))
+    if bool(wrong.any()):
+        raise ValueError(f"prior must be between 0 and 1, got {float(prior[wrong][0])}")
+
+
+def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
+    wrong = ~((tau > 0) & tau.isfinite())
+    if bool(wrong.any()):
+        raise _checks.bad_tau(float(tau[wrong][0]))
+    wrong = ~((k >= 0) & (k <= samples))
+    if bool(wrong.any()):
+        raise bad_k(float(k[wrong][0]), samples)
+
+
+def bad_k(k: float, samples: int) -> ValueError:
+    return ValueError(f"k must be between 0 and {samples} (the number of samples), got {_checks.plain_number(k)}")
 
 
 def bad_label(label: int, classes: int) -> ValueError:

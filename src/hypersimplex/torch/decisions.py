@@ -7,9 +7,9 @@ from torch import Tensor, nn
 def over_classes(values: Tensor, logits: Tensor) -> Tensor:
     """One number for each class, shaped to meet logits (N, C, ...), (N,) or (C,)."""
     classes = values.shape[0]
-    if logits.dim() == 1:
-        fits = classes in (1, logits.shape[0])
-        shape = [-1]
+    if logits.dim() < 2:
+        fits = classes == 1 or tuple(logits.shape) == (classes,)
+        shape = [-1] if logits.dim() else []
     else:
         fits = logits.shape[1] == classes
         shape = [1, -1] + [1] * (logits.dim() - 2)

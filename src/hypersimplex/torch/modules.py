@@ -1,15 +1,16 @@
 """The operator and the loss as modules: they store their arguments and call the functions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from hypersimplex.torch import decisions, loss
-from hypersimplex.torch._targets import Number, check_reduction, per_class
+from hypersimplex.torch import _tracking, decisions
+from hypersimplex.torch._targets import Number, Outcome, Settings, check_reduction, per_class
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.functional import threshold as find_threshold
+from hypersimplex.torch.loss import compute
 
 
 class SoftBinaryArgmax(nn.Module):
@@ -60,8 +61,6 @@ class HyperSimplexLoss(nn.Module):
     prior: Number | None
     tau: Number
     threshold: Tensor | None
-    share: Tensor | None
-    seen: Tensor | None
     multilabel: Tensor
 
     def __init__(
@@ -91,17 +90,17 @@ class HyperSimplexLoss(nn.Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
-        for name in ("threshold", "share", "seen"):  # made when the number of classes is known
+        for name in _tracking.NAMES:  # made when the number of classes is known
             self.register_buffer(name, None)
         self.register_buffer("multilabel", torch.tensor(False))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        settings = loss.Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
-        outcome = loss.compute(logits, target, settings, self.group)
+        settings = Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
+        outcome = compute(logits, target, settings, self.group, self.training)
         if self.training:
-            self._track(outcome, self.momentum)
-            if target.shape == logits.shape and logits.dim() > 1:
-                self._note_multilabel(target)
+            _tracking.track(self._buffers_for(outcome), outcome, self.momentum)
+            if target.dim() == logits.dim():
+                self._note_multilabel(logits, target)
         return outcome.loss
 
     def scores(self, logits: Tensor) -> Tensor:
@@ -111,26 +110,34 @@ class HyperSimplexLoss(nn.Module):
 
     def predict(self, logits: Tensor) -> Tensor:
         """The class of every sample; for a binary or multi-label problem, 0 or 1 for every logit."""
-        return decisions.decide(self.scores(logits), self._need_threshold().shape[0], bool(self.multilabel))
+        # Decided in full precision: rounded to half, different scores may be equal.
+        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        return decisions.decide(self.scores(wide), self._need_threshold().shape[0], bool(self.multilabel))
 
     @torch.no_grad()
-    def calibrate(self, batches: Iterable[Tensor | tuple[Tensor, Tensor]]) -> "HyperSimplexLoss":
+    def calibrate(self, batches: Iterable[Tensor | Sequence[Tensor]]) -> "HyperSimplexLoss":
         """Set the thresholds to their exact average over batches of logits, or of (logits, target).
 
-        Without targets k is what `prior` or `k` say, or the share of positives seen in training.
+        Without targets k is what `prior` or `k` say, or the share of positives seen in training. A class that has no
+        threshold in any batch keeps the one it had.
         """
-        count = 0
-        for index, batch in enumerate(batches):
+        found: dict[str, Tensor] = {}
+        for batch in batches:
             outcome = self._measure(batch)
-            if index == 0:
-                self._make_buffers(outcome.threshold)
-                for buffer in (self.threshold, self.seen):
-                    assert buffer is not None
-                    buffer.zero_()
-            self._track(outcome, None, keep_share=not isinstance(batch, tuple))
-            count += 1
-        if count == 0:
+            if not found:
+                own = self._buffers_for(outcome)
+                found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
+            _tracking.track(found, outcome, None, with_share=not isinstance(batch, Tensor))
+            if not isinstance(batch, Tensor):
+                self._note_multilabel(*batch)
+        if not found:
             raise ValueError("batches must hold at least one batch of logits, got none")
+        moved = found["seen"] > 0
+        for name in ("threshold", "seen"):
+            own[name].copy_(torch.where(moved, found[name], own[name]))
+        if found["batches"].any():
+            own["share"].copy_(found["share"])
+            own["batches"].copy_(found["batches"])
         return self
 
     def fold_into_(self, linear: nn.Module) -> nn.Module:
@@ -155,66 +162,56 @@ class HyperSimplexLoss(nn.Module):
     def _tau_of(self, threshold: Tensor) -> Tensor:
         return per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
 
-    def _measure(self, batch: Tensor | tuple[Tensor, Tensor]) -> loss.Outcome:
+    def _measure(self, batch: Tensor | Sequence[Tensor]) -> Outcome:
         if not isinstance(batch, Tensor):
             logits, target = batch
-            settings = loss.Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau)
-            return loss.compute(logits, target, settings, self.group)
+            settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau)
+            return compute(logits, target, settings, self.group)
         columns = batch.reshape(1, -1) if batch.dim() == 1 else batch.transpose(0, 1).reshape(batch.shape[1], -1)
         classes, samples = columns.shape
+        share = self._buffers["share"] if self.prior is None else self.prior
         if self.k is not None:
             k = per_class("k", self.k, classes, batch.device)
-        elif self.prior is not None or self.share is not None:
-            k = per_class("prior", self.share if self.prior is None else self.prior, classes, batch.device) * samples
+        elif share is not None:
+            k = per_class("prior", share, classes, batch.device) * samples
         else:
             raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
-        tau = per_class("tau", self.tau, classes, batch.device).detach()
-        return loss.Outcome(columns.sum(), find_threshold(columns.detach(), k, tau, dim=1), k, samples)
+        tau = per_class("tau", self.tau, classes, batch.device)
+        wide = columns.float() if columns.dtype in (torch.float16, torch.bfloat16) else columns
+        return Outcome(wide.new_zeros(()), find_threshold(wide, k, tau, dim=1), k, samples)
 
-    def _make_buffers(self, like: Tensor) -> None:
-        classes = like.shape[0]
-        if self.threshold is not None:
-            if self.threshold.shape[0] != classes:
-                raise ValueError(f"logits must have {self.threshold.shape[0]} classes, as before, got {classes}")
-            return
-        self.threshold = torch.zeros(classes, dtype=torch.float32, device=like.device)
-        self.share = torch.zeros(classes, dtype=torch.float32, device=like.device)
-        self.seen = torch.zeros(classes, dtype=torch.float32, device=like.device)
-
-    @torch.no_grad()
-    def _track(self, outcome: loss.Outcome, momentum: float | None, keep_share: bool = False) -> None:
-        mu, k, samples = outcome.threshold, outcome.k, outcome.samples
-        self._make_buffers(mu)
-        assert self.threshold is not None and self.seen is not None and self.share is not None
-        # A NaN or infinite threshold of one bad batch must not spoil the average.
-        moves = (k > 0) & (k < samples) & mu.isfinite()
-        seen = self.seen + moves
-        rate = 1 / seen.clamp(min=1) if momentum is None else (1 / seen.clamp(min=1)).clamp(min=momentum)
-        rate = torch.where(moves, rate, 0)
-        self.threshold.add_(torch.where(moves, rate * (mu - self.threshold), 0).to(self.threshold.dtype))
-        if not keep_share:
-            part = torch.where(moves, k / samples, 0).to(self.share.dtype)
-            self.share.add_(torch.where(moves, rate * (part - self.share), 0).to(self.share.dtype))
-        self.seen.copy_(seen)
+    def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
+        """The running averages, made if this is the first batch."""
+        buffers, classes = self._buffers, _tracking.classes_of(outcome)
+        threshold = buffers["threshold"]
+        if threshold is None:
+            dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32
+            buffers.update(_tracking.new_buffers(classes, dtype, outcome.loss.device))
+        elif threshold.shape[0] != classes:
+            raise ValueError(f"logits must have {threshold.shape[0]} classes, as before, got {classes}")
+        return buffers
 
     @torch.no_grad()
-    def _note_multilabel(self, target: Tensor) -> None:
+    def _note_multilabel(self, logits: Tensor, target: Tensor) -> None:
         """Dense targets are one class's share each (they sum to 1), or labels of their own."""
-        sums = target.to(torch.float32).sum(1)
-        self.multilabel.logical_or_(((sums - 1).abs() > 1e-3).any())
+        if logits.dim() > 1 and target.shape == logits.shape:
+            sums = target.to(torch.float32).sum(1)
+            self.multilabel.logical_or_(((sums - 1).abs() > 1e-3).any())
 
     def _apply(self, fn: Any, recurse: bool = True) -> "HyperSimplexLoss":
-        # Thresholds stay in single precision when a model is turned to half: a decision needs their digits.
+        # Buffers keep their digits when a model is turned to half: decisions and counts need them.
+        before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in ("threshold", "share", "seen"):
-            buffer = getattr(self, name)
+        for name, buffer in self._buffers.items():
             if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
-                setattr(self, name, buffer.float())
+                old = before[name]
+                assert old is not None
+                self._buffers[name] = old.to(buffer.device)
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name in ("threshold", "share", "seen"):
+        for name in _tracking.NAMES:
             saved = state_dict.get(prefix + name)
-            if saved is not None and getattr(self, name) is None:
-                setattr(self, name, torch.zeros_like(saved, device=self.multilabel.device))
+            if saved is not None and self._buffers[name] is None:
+                self._buffers[name] = torch.zeros_like(saved, device=self.multilabel.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
