@@ -61,7 +61,7 @@ std::optional<Layout> lay_out(const Sizes& shape, const Sizes& strides, int64_t 
 nb::object tell(const Result& r) {
     if (r.status == Status::ok) return nb::none();
     if (r.status == Status::no_memory) throw std::bad_alloc();
-    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label"};
+    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label", "weight"};
     return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
 }
 
@@ -169,6 +169,21 @@ nb::object loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uin
                scale, mean, grad, mu, k_used, threads);
 }
 
+// One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums, grad, hess.
+template <class T>
+Result objective_t(int step, const Sizes& sizes, const std::vector<uintptr_t>& a, int threads) {
+    return functions<T>().objective({static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3],
+                                     pointer<const T>(a[0]), pointer<const float>(a[1]), pointer<const float>(a[2]),
+                                     pointer<const double>(a[3]), pointer<const double>(a[4]), pointer<const double>(a[5]),
+                                     pointer<const double>(a[6]), pointer<const double>(a[7]), pointer<const uint8_t>(a[8]),
+                                     pointer<double>(a[9]), pointer<float>(a[10]), pointer<float>(a[11]), threads});
+}
+
+nb::object objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses, int threads) {
+    if (sizes.size() != 4 || addresses.size() != 12) throw std::invalid_argument("expected four sizes and twelve addresses");
+    return tell(without_gil([&] { return (is_double ? objective_t<double> : objective_t<float>)(step, sizes, addresses, threads); }));
+}
+
 void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum, bool with_share,
               uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
     auto run = [&](auto zero) {
@@ -256,4 +271,5 @@ NB_MODULE(_kernel, m) {
     m.def("binary_at", binary_at);
     m.def("loss_at", loss_at);
     m.def("track_at", track_at);
+    m.def("objective_at", objective_at);
 }

@@ -19,7 +19,7 @@ struct PerSlice {
     double operator[](int64_t slice) const { return values ? values[slice] : scalar; }
 };
 
-enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k, bad_label };
+enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k, bad_label, bad_weight };
 
 struct Result {
     Status status = Status::ok;
@@ -83,12 +83,37 @@ struct Loss {
     int threads;
 };
 
+// Passes over columns of scores for an objective of boosted trees: see objective.hpp.
+enum class ObjectiveStep : int { count, sums, gap, write };
+
+template <class T>
+struct Objective {
+    ObjectiveStep step;
+    int64_t n, classes, stride, out_stride;    // a column is contiguous; the next one lies a stride further
+    const T* x;
+    const float* labels;     // may be null for sums
+    const float* weights;    // may be null
+    const double* mu;        // this and the following: per class
+    const double* tau;
+    const double* mean;      // the mean error of the active rows
+    const double* on;        // the hessian of an active row, of any other
+    const double* off;
+    const uint8_t* skip;     // classes without interest, or null
+    // count: the weight of every class, then of all rows. gap: two numbers a class. sums: five a class, of weights:
+    // the active projections, the active rows, the ones, the active targets, the squared errors.
+    double* sums;
+    float* grad;
+    float* hess;
+    int threads;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
     Result (*backward)(const Backward<T>&);
     Result (*binary)(const Binary<T>&);
     Result (*loss)(const Loss<T>&);
+    Result (*objective)(const Objective<T>&);
 };
 
 struct Variant {

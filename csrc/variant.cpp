@@ -3,6 +3,7 @@
 #include "backward.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
+#include "objective.hpp"
 #include "tasks.hpp"
 
 namespace hs {
@@ -26,8 +27,8 @@ static bool supported() {
 extern const Variant table;
 const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
-                       {project<float>, backward<float>, binary_f32, loss<float>},
-                       {project<double>, backward<double>, binary_f64, loss<double>}};
+                       {project<float>, backward<float>, binary_f32, loss<float>, objective<float>},
+                       {project<double>, backward<double>, binary_f64, loss<double>, objective<double>}};
 
 }  // namespace HS_VARIANT
 }  // namespace hs

@@ -100,3 +100,6 @@ def loss_at(
     threads: int,
     /,
 ) -> tuple[float, int] | Failure: ...
+def objective_at(
+    is_double: bool, step: int, sizes: Sequence[int], addresses: Sequence[int], threads: int, /
+) -> Failure | None: ...

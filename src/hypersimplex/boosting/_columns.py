@@ -1,0 +1,125 @@
+"""Scores, labels and weights as the kernel takes them, and its passes over them."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hypersimplex import _checks, _kernel
+from hypersimplex._numpy import threads
+
+Array = NDArray[Any]
+Doubles = NDArray[np.float64]
+
+COUNT, SUMS, GAP, WRITE = range(4)
+ACTIVE_SUM, ACTIVE, ONES, POSITIVE, SQUARE = range(5)
+
+
+class Columns:
+    """One contiguous column of scores for each class; the arrays given are used where they lie if that is possible.
+
+    LightGBM's scores are columns already. XGBoost's multiclass scores are rows, and are copied.
+    """
+
+    def __init__(self, scores: ArrayLike, labels: ArrayLike | None, weights: ArrayLike | None) -> None:
+        x = np.asarray(scores)
+        if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[1] == 0):
+            raise ValueError(f"y_pred must have shape (n,) or (n, classes), got shape {x.shape}")
+        if x.dtype.kind not in "fiu":
+            raise _checks.not_floating("y_pred", x.dtype)
+        self.shape = x.shape
+        x = x[:, None] if x.ndim == 1 else x
+        if x.dtype not in (np.float32, np.float64) or not x.dtype.isnative:
+            x = x.astype(np.float64)
+        if x.strides[0] != x.itemsize or x.strides[1] % x.itemsize or not x.flags.aligned:
+            x = np.asfortranarray(x) if x.strides[0] != x.itemsize else x.copy(order="F")
+        self.n, self.classes = x.shape
+        self.x = x
+        self.labels = _one_each("y_true", labels, self.n)
+        self.weights = _one_each("sample_weight", weights, self.n)
+
+    def sample(self, step: int) -> "Columns":
+        """Every step-th row, without labels."""
+        return Columns(self.x[::step], None, None if self.weights is None else self.weights[::step])
+
+    def moments(self) -> Doubles:
+        """The weight of all rows, and for a first guess of every class: weight, sum and square sum of some scores."""
+        weight = float(self.n) if self.weights is None else float(self.weights.sum(dtype=np.float64))
+        step = -(-self.n // 2048) or 1
+        x = self.x[::step].astype(np.float64)
+        w = np.ones((len(x), 1)) if self.weights is None else self.weights[::step, None].astype(np.float64)
+        w = np.where(np.isfinite(x), w, 0.0)
+        x = np.where(w > 0, x, 0.0)
+        return np.concatenate([[weight], w.sum(0), (w * x).sum(0), (w * x * x).sum(0)])
+
+    def count(self) -> Doubles:
+        """The weight of every class, and of all rows."""
+        answer = np.empty(self.classes + 1)
+        failure = self._run(COUNT, sums=answer)
+        if failure is not None:
+            self._fail(failure)
+        return answer
+
+    def sums(self, mu: Doubles, tau: Doubles, skip: NDArray[np.bool_], with_labels: bool) -> Doubles:
+        """Five sums of every class: see ACTIVE_SUM and its neighbours."""
+        answer = np.zeros((self.classes, 5))
+        self._run(SUMS, with_labels, mu=mu, tau=tau, skip=skip, sums=answer)
+        return answer
+
+    def gap(self, mu: Doubles, tau: Doubles) -> Doubles:
+        """Of every class, the largest score below the middle of its ramp and the smallest above."""
+        answer = np.empty((self.classes, 2))
+        self._run(GAP, mu=mu, tau=tau, sums=answer)
+        return answer
+
+    def write(self, mu: Doubles, tau: Doubles, mean: Doubles, on: Doubles, off: Doubles) -> tuple[Array, Array]:
+        """Gradient and hessian, float32: what the boosters compute with, so that they need not convert."""
+        # One piece of memory for both: NumPy asks for large pages from four megabytes on.
+        both = np.empty((2, self.classes, self.n), np.float32)
+        grad, hess = (half.T.reshape(self.shape, order="F") for half in both)
+        self._run(WRITE, mu=mu, tau=tau, mean=mean, on=on, off=off, grad=grad, hess=hess)
+        return grad, hess
+
+    def _run(self, step: int, with_labels: bool = True, **arrays: Array) -> _checks.Failure | None:
+        names = ("mu", "tau", "mean", "on", "off", "skip", "sums", "grad", "hess")
+        x = self.x
+        sizes = (self.n, self.classes, x.strides[1] // x.itemsize, self.n)
+        labels = self.labels if with_labels else None
+        addresses = [_address(a) for a in (x, labels, self.weights, *(arrays.get(name) for name in names))]
+        return _kernel.objective_at(x.dtype == np.float64, step, sizes, addresses, threads())
+
+    def _fail(self, failure: _checks.Failure) -> NoReturn:
+        what, row, _ = failure
+        if what == "weight":
+            assert self.weights is not None
+            raise ValueError(f"sample_weight must be finite and not negative, got {self.weights[row]} in row {row}")
+        assert self.labels is not None
+        rule = "between 0 and 1" if self.classes == 1 else f"a whole number between 0 and {self.classes - 1}"
+        raise ValueError(f"y_true must be {rule}, got {self.labels[row]} in row {row}")
+
+
+def _address(array: Array | None) -> int:
+    return 0 if array is None else int(array.ctypes.data)
+
+
+def _one_each(name: str, values: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have one number for each of the {n} rows of y_pred, got shape {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be numbers, got dtype {array.dtype}")
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def per_class(name: str, value: ArrayLike, classes: int) -> Doubles:
+    """A number, or one for each class, as float64."""
+    if np.ndim(value) == 0:
+        return np.full(classes, _checks.check_number(name, value))
+    array = np.asarray(value, dtype=np.float64)
+    shape: Sequence[int] = array.shape
+    if tuple(shape) != (classes,):
+        raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(shape)}")
+    return np.ascontiguousarray(array)

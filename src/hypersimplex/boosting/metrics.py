@@ -1,0 +1,55 @@
+"""Metrics of the objective in each library's form, usable for early stopping."""
+
+from typing import Any
+
+from hypersimplex.boosting import _data
+from hypersimplex.boosting.objective import HyperSimplexObjective
+
+
+class _Metric:
+    def __init__(self, objective: HyperSimplexObjective, name: str = "error") -> None:
+        if name not in ("error", "loss"):
+            raise ValueError(f"name must be 'error' or 'loss', got {name!r}")
+        self.objective = objective
+        self.name = name
+        self.__name__ = f"hypersimplex_{name}"
+
+    def measure(self, y_true: Any, y_pred: Any, sample_weight: Any) -> float:
+        function = self.objective.error_rate if self.name == "error" else self.objective.loss
+        return function(y_true, y_pred, sample_weight)
+
+
+class LightGBMMetric(_Metric):
+    """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as LightGBM takes a metric.
+
+    For `feval` of lightgbm.train and `eval_metric` of LGBMClassifier.fit. The thresholds are those of the training
+    scores one round before.
+
+    >>> objective = HyperSimplexObjective()
+    >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])
+    >>> LightGBMMetric(objective)([0, 1, 0], [0.1, 1.2, 3.0])
+    ('hypersimplex_error', 0.3333333333333333, False)
+    """
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[str, float, bool]:
+        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        return self.__name__, self.measure(y_true, y_pred, sample_weight), False
+
+
+class XGBoostMetric(_Metric):
+    """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as XGBoost takes a metric.
+
+    For `custom_metric` of xgboost.train and `eval_metric` of XGBClassifier. The thresholds are those of the training
+    scores one round before.
+
+    >>> objective = HyperSimplexObjective()
+    >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])
+    >>> XGBoostMetric(objective)([0, 1, 0], [0.1, 1.2, 3.0])
+    0.3333333333333333
+    """
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        native = _data.is_dataset(y_pred)
+        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        value = self.measure(y_true, y_pred, sample_weight)
+        return (self.__name__, value) if native else value

@@ -1,0 +1,140 @@
+"""The HyperSimplex loss as an objective of boosted trees."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hypersimplex import _checks
+from hypersimplex.boosting import _data
+from hypersimplex.boosting._columns import Array, Columns, Doubles, per_class
+from hypersimplex.boosting._search import Reduce, Solution, solve
+from hypersimplex.boosting.collective import everyone
+
+FLOOR = 1e-3  # of the hessian of an active row: enough to keep a leaf without active rows from dividing by zero
+
+
+class HyperSimplexObjective:
+    """Project each class's scores over the whole data set so that they sum to k, and compare them with the labels.
+
+    With p the projection of a column of scores (see `hypersimplex.soft_binary_argmax`) the loss is one half of the sum
+    of w (p - y)^2, w the row's weight; a row of weight w counts as w rows, in k as well. On the active rows, those with
+    0 < p < 1, the gradient is w (p - y - mean)/tau, mean being the average error of the active rows; elsewhere it is 0.
+
+    One object serves as `objective` of LGBMClassifier, XGBClassifier and lightgbm.train and as `obj` of xgboost.train;
+    inside XGBoost on several machines it projects over the rows of all of them. Boosters then predict raw scores,
+    which `scores` and `predict` turn into decisions.
+
+    Args:
+        tau: temperature of the projection, positive: a number or one for each class.
+        k: the weight of the positive rows: a number or one for each class. Default: as the labels say.
+        prior: the same as a share of all rows.
+        hessian: "gauss-newton", w/tau^2 on active rows and a thousandth of that elsewhere, with which the fitted trees
+            do not depend on tau; or "ones", w everywhere, as in the paper.
+
+    Attributes:
+        threshold: mu of every class for the training scores of the latest call; None before the first. It is one round
+            behind the trained model: `calibrate` makes it exact.
+
+    >>> objective = HyperSimplexObjective()
+    >>> gradient, hessian = objective([0, 1, 0, 1], np.array([0.1, 1.6, 1.0, 0.4]))
+    >>> gradient
+    array([ 0. ,  0. ,  0.8, -0.8], dtype=float32)
+    >>> objective.threshold
+    array([0.2])
+    """
+
+    def __init__(
+        self,
+        tau: ArrayLike = 1.0,
+        *,
+        k: ArrayLike | None = None,
+        prior: ArrayLike | None = None,
+        hessian: str = "gauss-newton",
+    ) -> None:
+        if k is not None and prior is not None:
+            raise ValueError(f"k and prior must not both be given, got k={k!r} and prior={prior!r}")
+        if hessian not in ("gauss-newton", "ones"):
+            raise ValueError(f"hessian must be 'gauss-newton' or 'ones', got {hessian!r}")
+        for bad in (t for t in np.ravel(tau) if not (t > 0 and np.isfinite(t))):
+            raise _checks.bad_tau(float(bad))
+        self.tau = tau
+        self.k = k
+        self.prior = prior
+        self.hessian = hessian
+        self.threshold: Doubles | None = None
+
+    # LightGBM and XGBoost look at this signature to see whether they may pass weights.
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
+        """Gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
+        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        columns = Columns(y_pred, y_true, sample_weight)
+        solution, tau = self._solve(columns, everyone())
+        self.threshold = solution.mu
+        on = 1 / tau**2 if self.hessian == "gauss-newton" else np.ones(columns.classes)
+        return columns.write(solution.mu, tau, solution.mean, on, on * FLOOR if self.hessian == "gauss-newton" else on)
+
+    def calibrate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> "HyperSimplexObjective":
+        """Set the thresholds to those of a trained model's raw scores y_pred."""
+        self.threshold = self._solve(Columns(y_pred, y_true, sample_weight), everyone())[0].mu
+        return self
+
+    def scores(self, y_pred: ArrayLike) -> Array:
+        """(y_pred - threshold)/tau: above one half means positive."""
+        threshold, y_pred = self._need_threshold(), np.asarray(y_pred)
+        classes = 1 if y_pred.ndim == 1 else y_pred.shape[1]
+        if classes != len(threshold):
+            raise ValueError(f"y_pred must have {len(threshold)} columns, as in training, got shape {y_pred.shape}")
+        scores = (y_pred.reshape(len(y_pred), classes) - threshold) / per_class("tau", self.tau, classes)
+        return scores.reshape(y_pred.shape)
+
+    def predict(self, y_pred: ArrayLike) -> Array:
+        """The class of every row of raw scores: 0 or 1, or the column with the highest score."""
+        scores = self.scores(y_pred)
+        return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+
+    def loss(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+        """The mean loss of a row, these rows being projected by themselves."""
+        columns = Columns(y_pred, y_true, sample_weight)
+        reduce = everyone()
+        total = float(reduce(columns.count(), "sum")[-1])
+        return float(self._solve(columns, reduce)[0].square.sum()) / (2 * total) if total > 0 else float("nan")
+
+    def error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
+        """The share of rows that `predict` gets wrong."""
+        wrong = self.predict(y_pred) != np.asarray(y_true)
+        weights = np.ones(len(wrong)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        part, total = everyone()(np.array([weights @ wrong, weights.sum()]), "sum")
+        return float(part / total) if total > 0 else float("nan")
+
+    # lightgbm.train copies its parameters deeply; the thresholds must reach the object that was passed.
+    def __deepcopy__(self, memo: Any) -> "HyperSimplexObjective":
+        return self
+
+    # scikit-learn's clone starts anew; without this it would copy deeply.
+    def __sklearn_clone__(self) -> "HyperSimplexObjective":
+        return HyperSimplexObjective(self.tau, k=self.k, prior=self.prior, hessian=self.hessian)
+
+    def __repr__(self) -> str:
+        return f"HyperSimplexObjective({self.tau!r}, k={self.k!r}, prior={self.prior!r}, hessian={self.hessian!r})"
+
+    def _solve(self, columns: Columns, reduce: Reduce) -> tuple[Solution, Doubles]:
+        tau = per_class("tau", self.tau, columns.classes)
+        counts = reduce(np.append(columns.count(), columns.n), "sum")
+        k, total, rows = counts[:-2], float(counts[-2]), int(counts[-1])
+        if self.k is not None:
+            k = per_class("k", self.k, columns.classes)
+            for bad in k[~((k >= 0) & (k <= total))]:
+                rule = f"k must be between 0 and {_checks.plain_number(total)} (the weight of all rows)"
+                raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
+        elif self.prior is not None:
+            prior = per_class("prior", self.prior, columns.classes)
+            for bad in prior[~((prior >= 0) & (prior <= 1))]:
+                raise ValueError(f"prior must be between 0 and 1, got {bad}")
+            k = prior * total
+        return solve(columns, k, tau, total, rows, reduce), tau
+
+    def _need_threshold(self) -> Doubles:
+        if self.threshold is None:
+            raise RuntimeError("thresholds are not known yet: train with this objective, or call calibrate")
+        return self.threshold
