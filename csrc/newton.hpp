@@ -96,8 +96,8 @@ HS_INLINE bool close(const Sums& sums, double k, double last) {
 
 // Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number, and that
 // number is none or all of them.
-HS_INLINE bool is_flat(double active_sum, double active, double k) {
-    return active == 0 || (k == std::floor(k) && (active_sum < 0.5 || active - active_sum < 0.5));
+HS_INLINE bool is_flat(const Sums& s, double k) {
+    return s.active == 0 || (k == std::floor(k) && (s.active_sum < 0.5 || s.active - s.active_sum < 0.5));
 }
 
 // The threshold of a slice with this mean and variance if it were normal: clip((x - mu)/tau) is the chance

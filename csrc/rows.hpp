@@ -63,6 +63,40 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     return {L::total(total), static_cast<double>(L::total_int(active)), static_cast<double>(L::total_int(ones))};
 }
 
+// The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.
+struct Gap {
+    double zero, one;
+};
+
+template <class T>
+Gap gap_row(const T* x, int64_t n, Split<T> mu, T inverse) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    constexpr T inf = std::numeric_limits<T>::infinity();
+    T zero = -inf, one = inf, zeros[W], ones[W];
+    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), half = L::splat(T(0.5));
+    Vec low = L::splat(-inf), high = L::splat(inf), most = low, least = high;
+    int64_t i = 0;
+    for (; i + W <= n; i += W) {
+        Vec v = L::load(x + i);
+        typename L::Int up = ((v - c) - d) * inv > half;
+        most = L::max(most, L::pick(up, low, v));
+        least = L::min(least, L::pick(up, v, high));
+    }
+    L::store(zeros, most);
+    L::store(ones, least);
+    for (int l = 0; l < W; ++l) {
+        zero = zeros[l] > zero ? zeros[l] : zero;
+        one = ones[l] < one ? ones[l] : one;
+    }
+    for (; i < n; ++i) {
+        if (((x[i] - mu.c) - mu.d) * inverse > T(0.5)) one = x[i] < one ? x[i] : one;
+        else zero = x[i] > zero ? x[i] : zero;
+    }
+    return {static_cast<double>(zero), static_cast<double>(one)};
+}
+
 // Mean and variance of the finite entries, about the first of them; single precision will do for a first guess.
 template <class T>
 void moments_row(const T* x, int64_t n, double& mean, double& variance) {

@@ -43,8 +43,9 @@ struct RowTeam {
     double k, tau;
     Sink& sink;
     Search search;
-    bool solved, flat;
+    bool solved;
     Sums parts[2][most_members];
+    Gap gaps[most_members];
 
     void run(int id, const Team* team) {
         int size = team ? team->size : 1;
@@ -52,7 +53,8 @@ struct RowTeam {
         T inverse = static_cast<T>(1 / tau);
         Search s = search;
         double last = std::numeric_limits<double>::infinity();
-        bool near = false, done = false, level = false;
+        bool near = false, done = false;
+        Sums sums{0, 0, 0};
         for (int number = 0; number < most_passes && !done; ++number) {
             bool final = near && sink.wanted();
             Split<T> at = split<T>(s.mu, s.low);
@@ -60,15 +62,9 @@ struct RowTeam {
             out[id] = final ? sink.pass(row, x, from, to, at, inverse, id)
                             : pass_row<T, false>(x + from, nullptr, to - from, at, inverse);
             if (team) team->wait();
-            Sums sums{0, 0, 0};
-            for (int m = 0; m < size; ++m) {
-                sums.active_sum += out[m].active_sum;
-                sums.active += out[m].active;
-                sums.ones += out[m].ones;
-            }
+            sums = total(out, size);
             double r = std::fabs(sums.total() - k);
             if (!(r >= 0)) break;
-            level = is_flat(sums.active_sum, sums.active, k);
             bool fine = sums.active == 0 ? r == 0 : r <= tolerance<T>(sums, k);
             bool stalled = r <= noise<T>(sums) && r > last / 2;
             near = close<T>(sums, k, last);
@@ -77,11 +73,45 @@ struct RowTeam {
             if (!done) advance(sums, k, static_cast<double>(n), tau, s);
             else if (sink.wanted() && !final) sink.pass(row, x, from, to, at, inverse, id);
         }
+        if (done && is_flat(sums, k)) done = settle(s, sums, id, team, from, to, inverse);
         if (id == 0) {
             search = s;
             solved = done;
-            flat = level;
         }
+    }
+
+  private:
+    static Sums total(const Sums* part, int size) {
+        Sums sums{0, 0, 0};
+        for (int m = 0; m < size; ++m) {
+            sums.active_sum += part[m].active_sum;
+            sums.active += part[m].active;
+            sums.ones += part[m].ones;
+        }
+        return sums;
+    }
+
+    // A flat row has its threshold in the middle of the gap. Found at the gap's edge, it goes there: what a rounding
+    // made active must not stay so. False if the gap is too narrow for that.
+    bool settle(Search& s, const Sums& sums, int id, const Team* team, int64_t from, int64_t to, T inverse) {
+        if (sums.active == 0 && !sink.thresholds()) return true;
+        int size = team ? team->size : 1;
+        gaps[id] = gap_row(x + from, to - from, split<T>(s.mu, s.low), inverse);
+        if (team) team->wait();
+        Gap gap = gaps[0];
+        for (int m = 1; m < size; ++m) {
+            gap.zero = gaps[m].zero > gap.zero ? gaps[m].zero : gap.zero;
+            gap.one = gaps[m].one < gap.one ? gaps[m].one : gap.one;
+        }
+        s.mu = middle(gap.zero, gap.one, tau);
+        s.low = 0;
+        if (sums.active == 0) return true;
+        Split<T> at = split<T>(s.mu, 0);
+        parts[0][id] = sink.wanted() ? sink.pass(row, x, from, to, at, inverse, id)
+                                     : pass_row<T, false>(x + from, nullptr, to - from, at, inverse);
+        if (team) team->wait();
+        Sums again = total(parts[0], size);
+        return again.active == 0 && again.ones == k;
     }
 };
 
@@ -121,13 +151,13 @@ void solve_row(const Rows<T>& rows, int64_t r, int threads, Sink& sink) {
     const T* x = rows.row(r);
     if (at_edge<T>(k, static_cast<double>(n), tau)) return solve_careful(rows, r, sink);
     using Member = RowTeam<T, Sink>;
-    Member row{x, n, r, k, tau, sink, {}, false, false, {}};
+    Member row{x, n, r, k, tau, sink, {}, false, {}, {}};
     row.search = rows.start ? start_at(rows.start[slice], tau) : sample_start(x, n, k, tau);
     auto body = [](void* member, int id, const Team& team) { static_cast<Member*>(member)->run(id, &team); };
     if (threads > 1 && n >= parallel_row) parallel(threads < most_members ? threads : most_members, body, &row);
     else row.run(0, nullptr);
     if (!row.solved) return solve_careful(rows, r, sink);
-    if (sink.thresholds()) sink.done(r, row.flat ? middle(x, 1, n, row.search.mu, tau) : row.search.mu + row.search.low);
+    if (sink.thresholds()) sink.done(r, row.search.mu + row.search.low);
 }
 
 // Up to most_slices short rows, in step.
@@ -211,10 +241,22 @@ class RowBatch {
     void finish(int j) {
         done[j] = true;
         if (step.stuck[j]) return solve_careful(rows, row[j], sink);
-        if (sink.wanted() && !finalised[j]) pass(j, true);
-        if (!sink.thresholds()) return;
-        bool flat = is_flat(step.active_sum[j], step.active[j], step.k[j]);
-        sink.done(row[j], flat ? middle(rows.row(row[j]), 1, rows.n, step.mu[j], step.tau[j]) : step.mu[j] + step.low[j]);
+        Sums sums{step.active_sum[j], step.active[j], step.ones[j]};
+        double mu = step.mu[j] + step.low[j];
+        bool flat = is_flat(sums, step.k[j]), moved = flat && sums.active > 0;
+        if (moved || (flat && sink.thresholds())) {
+            Gap gap = gap_row(rows.row(row[j]), rows.n, split<T>(step.mu[j], step.low[j]), inverse[j]);
+            mu = middle(gap.zero, gap.one, step.tau[j]);
+        }
+        if (moved) {
+            step.mu[j] = mu;
+            step.low[j] = 0;
+            Sums again = pass(j, sink.wanted());
+            if (again.active > 0 || again.ones != step.k[j]) return solve_careful(rows, row[j], sink);
+        } else if (sink.wanted() && !finalised[j]) {
+            pass(j, true);
+        }
+        if (sink.thresholds()) sink.done(row[j], mu);
     }
 
     const Rows<T>& rows;

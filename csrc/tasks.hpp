@@ -91,11 +91,10 @@ class Tasks {
         search_columns(search, blocks, rest > 0 ? 2 : 1, slice);
         if (y && rest > 0) std::memcpy(y + whole * l.stride, tail[1], static_cast<size_t>(rest * count) * sizeof(T));
         for (int j = 0; j < count; ++j) {
-            if (search.stuck[j]) finish_careful(p, slice + j, l.stride, x + j, y ? y + j : nullptr, result);
-            else if (p.mu)
-                p.mu[slice + j] = is_flat(search.active_sum[j], search.active[j], search.k[j])
-                                      ? middle(x + j, l.stride, l.n, search.mu[j], search.tau[j])
-                                      : search.mu[j] + search.low[j];
+            Sums sums{search.active_sum[j], search.active[j], search.ones[j]};
+            bool flat = is_flat(sums, search.k[j]) && (sums.active > 0 || p.mu);
+            if (search.stuck[j] || flat) finish_careful(p, slice + j, l.stride, x + j, y ? y + j : nullptr, result);
+            else if (p.mu) p.mu[slice + j] = search.mu[j] + search.low[j];
         }
     }
 
