@@ -1,0 +1,180 @@
+"""The HyperSimplex loss: every class's column of the batch is projected, and compared with the labels."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from hypersimplex import _checks
+from hypersimplex.jax._operator import is_known, soft_binary_argmax, threshold
+from hypersimplex.jax._search import Array
+
+
+def hypersimplex_loss(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    k: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
+    tau: ArrayLike = 1.0,
+    axis_name: Any = None,
+) -> Array:
+    """Ask of every class's column of the batch that its k_c largest logits be those of the class.
+
+    Column c is projected over the batch, p^(c) = soft_binary_argmax(logits[:, c], k_c, tau); the loss of an example
+    is one half of the sum over the classes of (p - onehot)^2. One value for each example, in the manner of optax.
+
+    Args:
+        logits: (..., classes), all leading axes being the batch; or (examples,) for a binary problem.
+        labels: whole numbers of the shape of the batch, or an array of the logits' shape: 0 and 1, or soft labels.
+        where: which examples count, of the shape of the batch. Leaving one out equals dropping it, in k as well; its
+            own loss is 0.
+        k: how many examples of each class there are, a number or one for each class. By default the labels' own sum.
+        prior: instead of k, which part of the batch belongs to each class.
+        tau: temperature, a number or one for each class.
+        axis_name: under shard_map or pmap, the mesh axis over which the batch is spread.
+
+    Labels outside their range that are known when the function is called are an error; under jit their loss is NaN.
+
+    >>> hypersimplex_loss(jnp.array([2.0, 1.5, 1.0]), jnp.array([0, 1, 0]))
+    Array([0.28125, 0.28125, 0.     ], dtype=float32)
+    """
+    batch = _prepare(logits, labels, where, k, prior, axis_name)
+    return _losses(batch, tau, axis_name)
+
+
+def loss_and_threshold(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    k: ArrayLike | None = None,
+    prior: ArrayLike | None = None,
+    tau: ArrayLike = 1.0,
+    axis_name: Any = None,
+) -> tuple[Array, tuple[Array, Array]]:
+    """Return hypersimplex_loss, and beside it what threshold_update wants: each class's threshold and its k.
+
+    >>> logits, labels = jnp.array([[2.0, 0.0], [0.5, 1.0], [0.0, 0.5]]), jnp.array([0, 1, 1])
+    >>> losses, (mu, k) = loss_and_threshold(logits, labels)
+    >>> mu, k
+    (Array([ 0.75, -0.25], dtype=float32), Array([1, 2], dtype=int32))
+    """
+    batch = _prepare(logits, labels, where, k, prior, axis_name)
+    mu = threshold(jax.lax.stop_gradient(batch.logits), batch.k, tau, axis=0, axis_name=axis_name)
+    return _losses(batch, tau, axis_name), (mu, jax.lax.stop_gradient(batch.k))
+
+
+class _Batch(NamedTuple):
+    logits: Array  # (examples, classes), or (examples,); -inf where an example does not count
+    labels: Array
+    kept: Array | None
+    k: Any
+    shape: tuple[int, ...]
+
+
+def _losses(batch: _Batch, tau: ArrayLike, axis_name: Any) -> Array:
+    p = soft_binary_argmax(batch.logits, batch.k, tau, axis=0, axis_name=axis_name)
+    wide = p if p.dtype == jnp.float64 else p.astype(jnp.float32)
+    if batch.labels.ndim == p.ndim:
+        squares = jnp.square(wide - batch.labels.astype(wide.dtype))
+        losses = squares if p.ndim == 1 else jnp.sum(squares, -1)
+    else:
+        classes = p.shape[-1]
+        losses = jnp.sum(jnp.square(wide - (batch.labels[:, None] == jnp.arange(classes))), -1)
+        losses = jnp.where((batch.labels >= 0) & (batch.labels < classes), losses, jnp.nan)
+    losses = losses / 2
+    if batch.kept is not None:
+        losses = jnp.where(batch.kept, losses, 0)
+    return losses.astype(p.dtype).reshape(batch.shape)
+
+
+def _prepare(
+    logits: ArrayLike, labels: ArrayLike, where: ArrayLike | None, k: Any, prior: Any, axis_name: Any
+) -> _Batch:
+    x, given = jnp.asarray(logits), jnp.asarray(labels)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise _checks.not_floating("logits", x.dtype)
+    if x.ndim == 0:
+        raise ValueError("logits must have at least one dimension, got a scalar")
+    if k is not None and prior is not None:
+        raise ValueError(f"k and prior must not both be given, got k={k} and prior={prior}")
+    shape = x.shape if x.ndim == 1 else x.shape[:-1]
+    if given.shape != x.shape and given.shape != shape:
+        raise ValueError(
+            f"labels must have the shape of logits {x.shape}, or that shape without its last axis, got {given.shape}"
+        )
+    indices = given.shape != x.shape
+    if indices and not jnp.issubdtype(given.dtype, jnp.integer):
+        raise TypeError(f"labels must be integer where they hold class indices, got {given.dtype}")
+    x = x.reshape(-1, *x.shape[max(1, x.ndim - 1) :])
+    given = given.reshape(x.shape[: given.ndim - len(shape) + 1])
+    kept = _kept(where, shape)
+    _check_labels(given, kept, x.shape[-1] if indices else None)
+    _check_numbers(k, prior, kept, x.shape[0], axis_name)
+    # Sums over the batch are sums over all its devices; so is its size.
+    if k is None:
+        k = _size(kept, x, axis_name) * jnp.asarray(prior) if prior is not None else _counts(given, kept, x, axis_name)
+    if kept is not None:
+        x = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, -jnp.inf)
+        if not indices:
+            given = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), given, 0)
+    return _Batch(x, given, kept, k, shape)
+
+
+def _kept(where: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
+    if where is None:
+        return None
+    kept = jnp.asarray(where)
+    if kept.dtype != bool:
+        raise TypeError(f"where must be boolean, got {kept.dtype}")
+    if kept.shape != shape:
+        raise ValueError(f"where must have the shape of the batch {shape}, got {kept.shape}")
+    return kept.reshape(-1)
+
+
+def _check_labels(labels: Array, kept: Array | None, classes: int | None) -> None:
+    if not is_known(labels) or (kept is not None and not is_known(kept)) or not labels.size:
+        return
+    values = np.asarray(labels) if kept is None else np.asarray(labels)[np.asarray(kept)]
+    top = 1 if classes is None else classes - 1
+    for bad in values[~((values >= 0) & (values <= top))][:1]:
+        dense = " where they are dense" if classes is None else ""
+        raise ValueError(f"labels must be between 0 and {top}{dense}, got {bad}")
+
+
+def _check_numbers(k: Any, prior: Any, kept: Array | None, samples: int, axis_name: Any) -> None:
+    if prior is not None and is_known(prior):
+        values = np.atleast_1d(np.asarray(prior, np.float64))
+        for bad in values[~((values >= 0) & (values <= 1))][:1]:
+            raise ValueError(f"prior must be between 0 and 1, got {bad}")
+    if k is not None and is_known(k) and axis_name is None and (kept is None or is_known(kept)):
+        samples = samples if kept is None else int(kept.sum())
+        values = np.atleast_1d(np.asarray(k, np.float64))
+        for bad in values[~((values >= 0) & (values <= samples))][:1]:
+            rule = f"k must be between 0 and {samples} (the number of samples)"
+            raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
+
+
+def _everywhere(value: Array, axis_name: Any) -> Array:
+    return value if axis_name is None else jax.lax.psum(value, axis_name)
+
+
+def _size(kept: Array | None, x: Array, axis_name: Any) -> Array:
+    size = jnp.asarray(x.shape[0]) if kept is None else jnp.sum(kept, dtype=jnp.int32)
+    return _everywhere(size, axis_name)
+
+
+def _counts(labels: Array, kept: Array | None, x: Array, axis_name: Any) -> Array:
+    """How much of each class the batch holds."""
+    hits = labels if labels.ndim == x.ndim else labels[:, None] == jnp.arange(x.shape[-1])
+    if kept is not None:
+        hits = jnp.where(kept.reshape(-1, *[1] * (hits.ndim - 1)), hits, 0)
+    if not jnp.issubdtype(hits.dtype, jnp.floating):
+        return _everywhere(jnp.sum(hits, 0, dtype=jnp.int32), axis_name)
+    wide = hits if hits.dtype == jnp.float64 else hits.astype(jnp.float32)
+    # Rounding may lift a sum of ones above their number.
+    return jnp.minimum(_everywhere(jnp.sum(wide, 0), axis_name), _size(kept, x, axis_name))

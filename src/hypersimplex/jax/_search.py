@@ -1,0 +1,257 @@
+"""The search for the thresholds of all slices at once: Newton steps inside brackets, a bounded number of them.
+
+A threshold is a pair (c, e): mu = c + e tau, with c a number of the array's dtype and e small. An entry near mu is
+then (x - c)/tau - e, and x - c is exact: in float32 an x of 1e6 with a tau of 1e-3 loses nothing. Counts are integers,
+so that a float32 sum only ever holds entries strictly between 0 and 1.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+Array = jax.Array
+
+_BLOCK = 128
+_NEWTON_STEPS = 12
+
+
+class Along(NamedTuple):
+    """Where a slice lies: along an axis of the array, and across the devices of a named axis."""
+
+    axis: int
+    axis_name: Any = None
+
+    def total(self, *terms: Array) -> tuple[Array, ...]:
+        sums = _sum(terms, self.axis)
+        return lax.psum(sums, self.axis_name) if self.axis_name is not None else sums
+
+    def most(self, x: Array) -> Array:
+        top = jnp.max(x, self.axis, keepdims=True)
+        return lax.pmax(top, self.axis_name) if self.axis_name is not None else top
+
+    def least(self, x: Array) -> Array:
+        return -self.most(-x)
+
+
+class Goal(NamedTuple):
+    """What a slice should sum to, k = whole + part, and its temperature."""
+
+    whole: Array
+    part: Array
+    tau: Array
+
+
+class Sums(NamedTuple):
+    """What a slice sums to: the entries strictly between 0 and 1, how many they are, and how many are 1."""
+
+    inside: Array
+    active: Array
+    ones: Array
+
+    def excess(self, goal: Goal) -> Array:
+        return (self.ones - goal.whole).astype(self.inside.dtype) + (self.inside - goal.part)
+
+
+class Point(NamedTuple):
+    """A threshold, mu = c + e tau."""
+
+    c: Array
+    e: Array
+
+    def moved(self, step: Array, tau: Array) -> "Point":
+        e = self.e + step
+        c = self.c + e * tau
+        return Point(c, e - (c - self.c) / tau)
+
+    def minus(self, other: "Point", tau: Array) -> Array:
+        return (self.c - other.c) / tau + (self.e - other.e)
+
+
+def select(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def measured(x: Array, at: Point, tau: Array) -> Array:
+    """y before it is clipped."""
+    return (x - at.c) / tau - at.e
+
+
+def look(x: Array, at: Point, inverse: Array, along: Along) -> Sums:
+    """One pass over the array."""
+    t = (x - at.c) * inverse - at.e
+    inside = jnp.where(t >= 1, 0, jnp.maximum(t, 0))  # a NaN stays in the sum and spoils its slice
+    total, positive, ones = along.total(inside, (t > 0).astype(jnp.int32), (t >= 1).astype(jnp.int32))
+    return Sums(total, positive - ones, ones)
+
+
+class _State(NamedTuple):
+    step: Array
+    at: Point
+    lo: Point
+    hi: Point
+    width: Array  # how far to jump while one end of the bracket is unknown
+    last: Array
+    settled: Array
+    seen: Point  # where sums were taken
+    sums: Sums
+
+
+def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Along, steps: int) -> tuple[Point, Sums]:
+    """Return a point at which every slice sums to its k, as nearly as the dtype can tell, and the sums there.
+
+    If more entries are +inf than k asks for the point is the largest number; if too many are -inf, the smallest.
+    """
+    largest = float(jnp.finfo(x.dtype).max)
+    tau, inverse = goal.tau, 1 / goal.tau
+
+    def everywhere(value: Any, dtype: Any = None) -> Array:
+        # One constant for each slice, but with the slices' sharding type, which shard_map wants of a loop's state.
+        value = jnp.asarray(value, dtype or x.dtype)
+        return jnp.where(start.c == start.c, value, value)
+
+    def go_on(s: _State) -> Array:
+        return (s.step == 0) | ((s.step < steps) & ~jnp.all(s.settled))
+
+    def body(s: _State) -> _State:
+        sums = look(x, s.at, inverse, along)
+        r = sums.excess(goal)
+        size, active = jnp.abs(r), sums.active.astype(x.dtype)
+        beyond = ((s.at.c >= largest) & (r > 0)) | ((s.at.c <= -largest) & (r < 0))
+        settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
+        lo, hi = select(r > 0, s.at, s.lo), select(r > 0, s.hi, s.at)
+        newton = s.at.moved(_step(r, sums, goal, n), tau)
+        ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
+        known = (lo.c > -largest) & (hi.c < largest)
+        early = s.step < _NEWTON_STEPS
+        jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
+        middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
+        # Half a tau below a number, the entries equal to it are active.
+        other = Point(middle, jnp.full_like(middle, -0.5))
+        within = (other.minus(lo, tau) > 0) & (hi.minus(other, tau) > 0)
+        halved = lo.moved(jnp.where(within, 0, hi.minus(lo, tau) / 2), tau)
+        other = select(within | (early & ~known), other, halved)
+        # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
+        following = select(ahead & (early | (s.step % 3 != 2)), newton, other)
+        return _State(
+            s.step + 1,
+            select(settled, s.at, following),
+            lo,
+            hi,
+            jnp.where(ahead | known, s.width, 4 * s.width),
+            size,
+            settled,
+            s.at,
+            sums,
+        )
+
+    start = Point(start.c, everywhere(start.e))
+    nothing = Sums(everywhere(0), everywhere(0, jnp.int32), everywhere(0, jnp.int32))
+    ends = Point(everywhere(-largest), everywhere(-2)), Point(everywhere(largest), everywhere(2))
+    first = _State(
+        jnp.asarray(0), start, *ends, everywhere(width), everywhere(jnp.inf), everywhere(False, bool), start, nothing
+    )
+    end = lax.while_loop(go_on, body, first)
+    return end.seen, end.sums
+
+
+def most_steps(dtype: Any) -> int:
+    """Every third step after the first few halves the number of floating-point numbers left."""
+    return _NEWTON_STEPS + 3 * (jnp.finfo(dtype).bits + 4)
+
+
+def begin(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
+    """A first threshold, and how far to jump from it: that of a normal slice of the same mean and variance."""
+    size = x.shape[along.axis]
+    if size < 4096:
+        return _guess(x, goal, n, along)
+    # A sample is searched first, which costs next to nothing.
+    stride = size // max(512, min(8192, size // 32))
+    sample = lax.slice_in_dim(x, 0, size, stride, axis=along.axis)
+    share = sample.shape[along.axis] / size
+    k = (goal.whole.astype(x.dtype) + goal.part) * share
+    small = Goal(jnp.floor(k).astype(jnp.int32), k - jnp.floor(k), goal.tau)
+    start, width = _guess(sample, goal, n, along)
+    found, _ = search(sample, small, n * share, start, width, along, steps=6)
+    usable = jnp.isfinite(found.c) & (jnp.abs(found.c) < float(jnp.finfo(x.dtype).max))
+    return Point(jnp.where(usable, found.c, start.c), jnp.where(usable, found.e, 0)), width / 4
+
+
+def _guess(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
+    finite = jnp.isfinite(x)
+    (count,) = along.total(finite.astype(x.dtype))
+    count = jnp.maximum(count, 1)
+    (mean,) = along.total(jnp.where(finite, x / count, 0))
+    (variance,) = along.total(jnp.where(finite, jnp.square(x - mean) / count, 0))
+    k = goal.whole.astype(x.dtype) + goal.part
+    odds = (n - k) / k
+    z = 3 * (odds * odds - 1) / (odds * odds + 4 * odds + 1) / 1.702
+    spread = jnp.sqrt(variance + goal.tau * goal.tau / 12)
+    guess = mean - goal.tau / 2 + spread * z
+    width = goal.tau + spread / 4
+    usable = jnp.isfinite(guess)
+    return Point(jnp.where(usable, guess, 0), jnp.zeros_like(guess)), jnp.where(usable, width, 1 + 0 * goal.tau)
+
+
+def _step(r: Array, sums: Sums, goal: Goal, n: Array) -> Array:
+    """The Newton step in units of tau; far away on log f, since a tail is closer to an exponential than to a line."""
+    total, k = sums.ones.astype(r.dtype) + sums.inside, goal.whole.astype(r.dtype) + goal.part
+    small = 2 * k <= n
+    part, wanted = jnp.where(small, total, n - total), jnp.where(small, k, n - k)
+    q = part / wanted
+    far = 3 * (q * q - 1) / (q * q + 4 * q + 1) * part
+    rise = jnp.where(jnp.abs(q - 1) < 0.25, r, jnp.where(small, far, -far))
+    return rise / jnp.maximum(sums.active, 1).astype(r.dtype)
+
+
+def _enough(size: Array, active: Array, last: Array) -> Array:
+    """Whether the residual is what rounding explains: small, or small and no longer shrinking."""
+    eps = float(jnp.finfo(size.dtype).eps)
+    stalled = (size <= 16 * eps * active) & (size > last / 2)
+    return jnp.where(active == 0, size == 0, (size <= 0.25 * eps * active) | stalled)
+
+
+def _between(lo: Array, hi: Array) -> Array:
+    """The number with as many floating-point numbers below it, down to lo, as above it, up to hi; rounded up."""
+    a, b = number_to_key(lo), number_to_key(hi)
+    return key_to_number((a & b) + ((a ^ b) >> 1) + ((a ^ b) & 1), lo.dtype)
+
+
+def number_to_key(x: Array) -> Array:
+    """Integers in the order of the numbers; -0.0 and 0.0 share one."""
+    integer = jnp.int64 if x.dtype == jnp.float64 else jnp.int32
+    raw = lax.bitcast_convert_type(jnp.where(x == 0, 0, x), integer)
+    return jnp.where(raw < 0, raw ^ jnp.iinfo(integer).max, raw)
+
+
+def key_to_number(key: Array, dtype: Any) -> Array:
+    return lax.bitcast_convert_type(jnp.where(key < 0, key ^ jnp.iinfo(key.dtype).max, key), dtype)
+
+
+def _sum(terms: tuple[Array, ...], axis: int) -> tuple[Array, ...]:
+    """Sums over one axis, kept: one pass for all of them, in blocks, so that rounding does not pile up."""
+    zeros = tuple(np.zeros((), t.dtype) for t in terms)
+
+    def add(a: Any, b: Any) -> Any:
+        return tuple(p + q for p, q in zip(a, b, strict=True))
+
+    def reduce(parts: tuple[Array, ...], axis: int) -> tuple[Array, ...]:
+        n = parts[0].shape[axis]
+        blocks = n // _BLOCK
+        if blocks < 2:
+            return tuple(lax.reduce(parts, zeros, add, (axis,)))
+        cut = blocks * _BLOCK
+        folded = tuple(_fold(lax.slice_in_dim(p, 0, cut, axis=axis), axis) for p in parts)
+        whole = reduce(tuple(lax.reduce(folded, zeros, add, (axis + 1,))), axis)
+        if cut == n:
+            return whole
+        rest = tuple(lax.slice_in_dim(p, cut, n, axis=axis) for p in parts)
+        return add(whole, lax.reduce(rest, zeros, add, (axis,)))
+
+    return tuple(jnp.expand_dims(s, axis) for s in reduce(terms, axis))
+
+
+def _fold(x: Array, axis: int) -> Array:
+    return x.reshape(*x.shape[:axis], -1, _BLOCK, *x.shape[axis + 1 :])
