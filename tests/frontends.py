@@ -1,6 +1,7 @@
 """Every front end behind one face: NumPy arrays in, NumPy arrays out. One suite runs over all of them."""
 
 import contextlib
+import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,6 +71,28 @@ def _torch_front_end(name: str, plain: bool) -> FrontEnd:
     return FrontEnd(name, *(_through_torch(f, plain) for f in functions), input_word="input", axis_word="dim")
 
 
+def _jax_front_ends() -> tuple[FrontEnd, ...]:
+    """JAX in its usual 32 bits, and with 64: where it is installed, which is an environment of its own."""
+    if importlib.util.find_spec("jax") is None:
+        return ()
+    import jax
+
+    import hypersimplex.jax as hsj
+
+    def through_jax(function: Callable[..., Any], x64: bool) -> Callable[..., np.ndarray]:
+        def call(x: np.ndarray, *args: Any, **kwargs: Any) -> np.ndarray:
+            with jax.enable_x64(x64):
+                return np.asarray(function(x, *args, **kwargs))
+
+        return call
+
+    functions = (hsj.soft_binary_argmax, hsj.threshold, hsj.binary_argmax)
+    return (
+        FrontEnd("jax", *(through_jax(f, False) for f in functions), dtypes=(FLOAT16, BFLOAT16, FLOAT32)),
+        FrontEnd("jax-x64", *(through_jax(f, True) for f in functions), dtypes=(FLOAT64,)),
+    )
+
+
 NUMPY = FrontEnd("numpy", hs.soft_binary_argmax, hs.threshold, hs.binary_argmax)
 TORCH = _torch_front_end("torch", plain=False)
 PLAIN = _torch_front_end("torch-plain", plain=True)
@@ -77,7 +100,7 @@ REFERENCE = FrontEnd(
     "reference", reference.soft_binary_argmax, reference.threshold, reference.binary_argmax, dtypes=(FLOAT64,)
 )
 
-FRONT_ENDS = (NUMPY, TORCH, PLAIN)
+FRONT_ENDS = (NUMPY, TORCH, PLAIN, *_jax_front_ends())
 
 every_front_end = pytest.mark.parametrize("fe", FRONT_ENDS, ids=lambda fe: fe.name)
 

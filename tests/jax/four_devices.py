@@ -1,0 +1,89 @@
+"""Run by test_sharding.py in its own process, which has four devices: every way of spreading a batch equals one."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import hypersimplex.jax as hsj
+
+assert jax.device_count() == 4
+MESH = jax.make_mesh((4,), ("batch",), axis_types=(jax.sharding.AxisType.Auto,))
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(64, 5)).astype(np.float32)
+LABELS = np.where(np.arange(64) < 16, 0, RNG.integers(0, 4, size=64))  # class 4 absent; one device sees class 0 alone
+KEPT = RNG.random(64) < 0.8
+V = RNG.normal(size=64).astype(np.float32)
+
+
+def weighted(x, labels, kept, v, **more):
+    losses, (mu, k) = hsj.loss_and_threshold(x, labels, where=kept, tau=0.7, **more)
+    return jnp.dot(v, losses), (losses, mu, k)
+
+
+def same(got, want):
+    for g, w in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=0, atol=2e-6)
+
+
+(_, (LOSSES, MU, K)), TO_X = jax.jit(jax.value_and_grad(weighted, has_aux=True))(X, LABELS, KEPT, V)
+
+# Plain sharded arrays under jit.
+spread = [jax.device_put(a, NamedSharding(MESH, P("batch"))) for a in (X, LABELS, KEPT, V)]
+(_, (losses, mu, k)), to_x = jax.jit(jax.value_and_grad(weighted, has_aux=True))(*spread)
+assert len(to_x.sharding.device_set) == 4
+same((losses, mu, k, to_x), (LOSSES, MU, K, TO_X))
+print("sharded arrays under jit")
+
+
+# shard_map: the gradient taken outside, and inside.
+def local(x, labels, kept, v):
+    return hsj.loss_and_threshold(x, labels, where=kept, tau=0.7, axis_name="batch")
+
+
+mapped = jax.shard_map(local, mesh=MESH, in_specs=P("batch"), out_specs=(P("batch"), (P(), P())))
+losses, (mu, k) = jax.jit(mapped)(X, LABELS, KEPT, V)
+same((losses, mu, k), (LOSSES, MU, K))
+outside = jax.jit(jax.grad(lambda x: jnp.dot(V, mapped(x, LABELS, KEPT, V)[0])))(X)
+same(outside, TO_X)
+
+
+def inside(x, labels, kept, v):
+    return jax.grad(lambda x: weighted(x, labels, kept, v, axis_name="batch")[0])(x)
+
+
+same(jax.jit(jax.shard_map(inside, mesh=MESH, in_specs=P("batch"), out_specs=P("batch")))(X, LABELS, KEPT, V), TO_X)
+print("shard_map")
+
+# The operator along a sharded axis, with +inf, -inf, a flat slice and long slices.
+ROWS = RNG.normal(size=(6, 20_000)).astype(np.float32)
+ROWS[1, ::3], ROWS[2, :2], ROWS[3] = -np.inf, np.inf, 1.0
+KS = np.array([2000, 17.5, 1, 100, 0, 20_000], np.float32)
+across = jax.shard_map(
+    lambda x, k: (
+        hsj.soft_binary_argmax(x, k, 0.5, axis_name="batch"),
+        hsj.threshold(x, k, 0.5, axis_name="batch"),
+    ),
+    mesh=MESH,
+    in_specs=(P(None, "batch"), P()),
+    out_specs=(P(None, "batch"), P()),
+)
+y, mu = jax.jit(across)(ROWS, KS)
+same((y, mu), (hsj.soft_binary_argmax(ROWS, KS, 0.5), hsj.threshold(ROWS, KS, 0.5)))
+print("the operator across devices")
+
+# pmap, with its leading axis of devices.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    quarters = [a.reshape(4, 16, *a.shape[1:]) for a in (X, LABELS, KEPT, V)]
+    (_, (losses, mu, k)), to_x = jax.pmap(
+        lambda x, labels, kept, v: jax.value_and_grad(
+            lambda x: weighted(x, labels, kept, v, axis_name="batch"), has_aux=True
+        )(x),
+        axis_name="batch",
+    )(*quarters)
+same((losses.reshape(64), mu[0], k[0], to_x.reshape(64, 5)), (LOSSES, MU, K, TO_X))
+print("pmap")
