@@ -1,0 +1,139 @@
+"""One's own data: a table with a label column, a folder of images, or a function."""
+
+import importlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hypersimplex.study.data import NAMES, Data, stratified
+from hypersimplex.study.formats import Array, DataError
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+
+
+def load(name: str, label: str | None) -> Data:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return image_folder(path)
+    if path.suffix.lower() in (".csv", ".parquet"):
+        return table(path, label)
+    module, colon, function = name.partition(":")
+    if colon and module and function:
+        return entry_point(module, function)
+    raise DataError(
+        f"dataset must be one of {', '.join(NAMES)}, a .csv or .parquet file, an image folder or module:function, "
+        f"got {name!r}"
+    )
+
+
+def table(path: Path, label: str | None) -> Data:
+    """Numbers as they are, text as one column a value; a fifth of the rows, the same every time, is the test set."""
+    import pandas as pd
+
+    if not path.is_file():
+        raise DataError(f"{path} does not exist")
+    try:
+        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as {path.suffix[1:]} ({error})") from error
+    columns = ", ".join(map(str, frame.columns[:20]))
+    if label is None:
+        raise DataError(f"label must name the label column of {path}; its columns are {columns}")
+    if label not in frame.columns:
+        raise DataError(f"label must be a column of {path}, got {label!r}; its columns are {columns}")
+    if frame[label].isna().any():
+        raise DataError(
+            f"{path}: column {label!r} must have a value in every row, {frame[label].isna().sum()} have none"
+        )
+    classes, y = np.unique(frame[label].astype(str).to_numpy(dtype=object).astype(str), return_inverse=True)
+    if not 2 <= len(classes) <= 1000 or len(classes) > len(frame) // 2:
+        raise DataError(f"{path}: column {label!r} must hold 2 to 1000 repeated classes, got {len(classes)}")
+    features = frame.drop(columns=[label])
+    text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
+    wide = [c for c in text if features[c].nunique() > 100]
+    if wide:
+        raise DataError(f"{path}: text column {wide[0]!r} has more than 100 values; drop it or make it a number")
+    features = pd.get_dummies(features, columns=text, dummy_na=False)
+    x = features.to_numpy(dtype=np.float32, na_value=np.nan)
+    if x.shape[1] == 0:
+        raise DataError(f"{path} must have a column beside {label!r}")
+    train, test = stratified(y, 0.2, seed=0)
+    # Gaps are filled with what is typical of the training rows; the test rows have no say.
+    with np.errstate(all="ignore"):
+        typical = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in x[train].T])
+    x = np.where(np.isfinite(x), x, typical.astype(np.float32))
+    y = y.astype(np.int64)
+    return Data(path.stem, x[train], y[train], x[test], y[test], tuple(classes.tolist()))
+
+
+def image_folder(path: Path) -> Data:
+    """`folder/train/<class>/*.png` and `folder/test/<class>/*.png`, or `folder/<class>/*.png` to be split."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DataError("reading an image folder needs Pillow: pip install pillow") from error
+
+    def read(root: Path, classes: list[str]) -> tuple[Array, Array]:
+        images, labels = [], []
+        for number, name in enumerate(classes):
+            files = sorted(f for f in (root / name).rglob("*") if f.suffix.lower() in IMAGES)
+            if not files:
+                raise DataError(f"{root / name} must hold images ({', '.join(IMAGES)}), found none")
+            for file in files:
+                try:
+                    with Image.open(file) as image:
+                        images.append(np.asarray(image.convert("RGB"), dtype=np.uint8))
+                except OSError as error:
+                    raise DataError(f"{file} cannot be read as an image ({error})") from error
+                if images[-1].shape != images[0].shape:
+                    raise DataError(
+                        f"{file} must be of the first image's size {images[0].shape[:2]}, got {images[-1].shape[:2]}"
+                    )
+                labels.append(number)
+        return np.stack(images), np.asarray(labels, dtype=np.int64)
+
+    split = (path / "train").is_dir() and (path / "test").is_dir()
+    root = path / "train" if split else path
+    classes = sorted(f.name for f in root.iterdir() if f.is_dir())
+    if len(classes) < 2:
+        raise DataError(f"{root} must hold one folder a class, at least two, got {len(classes)}")
+    x, y = read(root, classes)
+    if split:
+        return Data(path.name, x, y, *read(path / "test", classes), tuple(classes), padding=x.shape[1] // 8)
+    train, test = stratified(y, 0.2, seed=0)
+    return Data(path.name, x[train], y[train], x[test], y[test], tuple(classes), padding=x.shape[1] // 8)
+
+
+def entry_point(module: str, function: str) -> Data:
+    """Call the function: it returns a dataset (`Data`, or four arrays) and a callable that makes the model."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    name = f"{module}:{function}"
+    try:
+        make = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise DataError(f"dataset {name!r} cannot be imported ({error})") from error
+    result: Any = make()
+    if not (isinstance(result, tuple) and len(result) == 2 and callable(result[1])):
+        raise DataError(
+            f"{name} must return (dataset, model), model a callable that makes a network, got {type(result).__name__}"
+        )
+    dataset, model = result
+    if hasattr(model, "state_dict"):
+        # A network, not a way to make one: made anew for every run, or seeds would share their weights.
+        model = lambda: make()[1]  # noqa: E731
+    if isinstance(dataset, Data):
+        return replace(dataset, model=model)
+    try:
+        train_x, train_y, test_x, test_y = (np.asarray(a) for a in dataset)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name}: dataset must be Data or (train_x, train_y, test_x, test_y) ({error})") from error
+    if train_x.dtype != np.uint8:
+        train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
+    train_y, test_y = train_y.astype(np.int64), test_y.astype(np.int64)
+    classes = tuple(str(c) for c in range(int(max(train_y.max(), test_y.max())) + 1))
+    return Data(name, train_x, train_y, test_x, test_y, classes, model=model)
