@@ -1,0 +1,163 @@
+"""One training: the same loop, data order and initial weights for every loss."""
+
+import math
+import time
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from hypersimplex.study import checkpoint
+from hypersimplex.study.batches import Features, Images, prepare
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import Data
+from hypersimplex.study.losses import correct, make_loss
+from hypersimplex.study.models import make_network
+from hypersimplex.study.store import Epoch
+
+EVALUATION_BATCH = 512
+# "linear" is the scaling rule: the learning rate grows with the batch size, from this one.
+REFERENCE_BATCH = 128
+
+
+class DivergedError(ArithmeticError):
+    """The training loss is no longer a finite number."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How a run is computed, which does not identify it."""
+
+    device: str = "cpu"
+    threads: int | None = None
+    channels_last: bool = False
+    compile: bool = False
+    data_folder: str | None = None
+
+
+def learning_rate(config: RunConfig, step: int, steps: int) -> float:
+    if config.schedule == "linear":
+        return config.lr * config.batch_size / REFERENCE_BATCH
+    if config.schedule == "cosine":
+        return config.lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+    return config.lr
+
+
+class Training:
+    """A training that can stop after any epoch and go on elsewhere with the same numbers."""
+
+    def __init__(self, config: RunConfig, data: Data, runtime: Runtime) -> None:
+        self.config, self.data, self.runtime = config.training(), data, runtime
+        if runtime.threads:
+            torch.set_num_threads(runtime.threads)
+        self.device = torch.device(runtime.device)
+        self.prepared = prepare(data, config.subset, config.validation, config.augment, self.device)
+        torch.manual_seed(config.seed)
+        model = make_network(config.network, config.width, data).to(self.device)
+        if runtime.channels_last and data.is_image:
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.model = model
+        self.forward = torch.compile(model) if runtime.compile else model
+        self.loss = make_loss(config).to(self.device)
+        if config.optimizer == "adam":
+            self.optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), config.lr)
+        else:
+            self.optimizer = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum)
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.history: list[Epoch] = []
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(len(self.prepared.train_rows) / self.config.batch_size)
+
+    @property
+    def finished(self) -> bool:
+        return len(self.history) >= self.config.epochs
+
+    def inputs(self, source: Images | Features, rows: Tensor, augment: bool = False) -> Tensor:
+        x = source.batch(rows, self.generator if augment else None)
+        if self.data.is_image:
+            memory = torch.channels_last if self.runtime.channels_last else torch.contiguous_format
+            x = x.contiguous(memory_format=memory)
+        return x
+
+    def logits(self, x: Tensor) -> Tensor:
+        half = self.config.precision == "bfloat16"
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
+            out: Tensor = self.forward(x)
+        return out.float()
+
+    def step(self, rows: Tensor) -> Tensor:
+        x = self.inputs(self.prepared.train, rows, self.config.augment)
+        self.optimizer.zero_grad(set_to_none=True)
+        value: Tensor = self.loss(self.logits(x), self.prepared.train_y[rows])
+        value.backward()
+        self.optimizer.step()
+        return value.detach()
+
+    def run_epoch(self) -> Epoch:
+        """Train one epoch, evaluate, and return what is to be recorded; DivergedError where the loss is not finite."""
+        began = time.perf_counter()
+        number, config = len(self.history), self.config
+        rows = self.prepared.train_rows
+        order = rows[torch.randperm(len(rows), generator=self.generator)]
+        self.model.train()
+        self.loss.train()
+        # One number on the device, read once an epoch: reading it at every step would wait for the device.
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        lr = config.lr
+        for i, part in enumerate(torch.split(order, config.batch_size)):
+            lr = learning_rate(config, number * self.steps_per_epoch + i, config.epochs * self.steps_per_epoch)
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            total += self.step(part) * len(part)
+        mean = float(total) / len(order)
+        if not math.isfinite(mean):
+            raise DivergedError(f"the training loss of epoch {number} is {mean}")
+        here = self.prepared
+        validation = self.evaluate(here.train, here.train_y, here.validation_rows)
+        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)))
+        seconds = time.perf_counter() - began
+        epoch = Epoch(number, mean, lr, validation[0], test[0], validation[1], test[1], seconds)
+        self.history.append(epoch)
+        return epoch
+
+    @torch.no_grad()
+    def evaluate(self, source: Images | Features, target: Tensor, rows: Tensor) -> tuple[float | None, float | None]:
+        """Return the accuracy by the loss's own decision and by plain argmax; None without samples."""
+        if len(rows) == 0:
+            return None, None
+        self.model.eval()
+        self.loss.eval()
+        right = torch.zeros(2, dtype=torch.int64, device=self.device)
+        for part in torch.split(rows, EVALUATION_BATCH):
+            right += correct(self.loss, self.logits(self.inputs(source, part)), target[part])
+        own, argmax = right.tolist()
+        return own / len(rows), argmax / len(rows)
+
+    def snapshot(self) -> bytes:
+        """Return everything the rest of the training depends on."""
+        return checkpoint.pack(
+            {
+                "key": self.config.key(),
+                "model": self.model.state_dict(),
+                "loss": self.loss.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "generator": self.generator.get_state(),
+                # Networks with dropout draw from torch's own generators.
+                "torch_random": torch.get_rng_state(),
+                "cuda_random": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+                "history": [asdict(e) for e in self.history],
+            }
+        )
+
+    def restore(self, raw: bytes) -> None:
+        state = checkpoint.unpack(raw, self.config.key())
+        self.loss.load_state_dict(state["loss"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"])
+        torch.set_rng_state(state["torch_random"])
+        if state["cuda_random"] is not None and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["cuda_random"], self.device)
+        self.history = [Epoch(**e) for e in state["history"]]
