@@ -1,0 +1,177 @@
+"""Who computes the trainings of a study: this process, several local ones, or a Ray cluster (`ray_engine`)."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Protocol
+
+from hypersimplex.study import checkpoint
+from hypersimplex.study.checkpoint import CheckpointError
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import Data, load_cached
+from hypersimplex.study.locks import claim
+from hypersimplex.study.provenance import provenance
+from hypersimplex.study.store import Epoch, Store, StoreError
+from hypersimplex.study.train import DivergedError, Runtime, Training
+
+FINISHED = ("done", "diverged")
+OnEpoch = Callable[[RunConfig, Epoch], None]
+
+
+class Engine(Protocol):
+    def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None: ...
+
+
+def check_data(store: Store, config: RunConfig, data: Data) -> None:
+    """Refuse to mix runs on different content under one name."""
+    others = store.fingerprints(config.dataset) - {data.fingerprint}
+    if others:
+        raise ValueError(
+            f"dataset {config.dataset} has other content ({data.fingerprint}) than the runs in {store.path} "
+            f"({', '.join(sorted(others))}); name another file with --store"
+        )
+
+
+def resume(store: Store, training: Training, raw: bytes | None, where: str) -> None:
+    """Go on from a checkpoint; without one, or with a damaged one, from the beginning, and say so."""
+    key = training.config.key()
+    if raw is not None:
+        try:
+            training.restore(raw)
+        except CheckpointError as error:
+            store.event(key, f"{error}; the run starts again")
+            training.__init__(training.config, training.data, training.runtime)  # type: ignore[misc]
+        else:
+            if training.history:
+                store.event(key, f"resumed {where} after epoch {training.history[-1].epoch}")
+    # The store may be an epoch behind the checkpoint, or hold epochs of a history that is gone.
+    store.record_all(key, training.history, restart=True)
+
+
+def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch) -> str:
+    """Bring one training to its end, unless somebody else is at it; return its state, or "busy"."""
+    key, folder = config.key(), store.work_folder
+    with claim(folder, key) as mine:
+        if not mine:
+            return "busy"
+        state = store.state(key)
+        if state in FINISHED:
+            return str(state)
+        try:
+            data = load_cached(config.dataset, runtime.data_folder, config.label)
+            check_data(store, config, data)
+            training = Training(config, data, runtime)
+            resume(store, training, checkpoint.read(folder, key), "from its checkpoint")
+            store.start(key, provenance(runtime, data.fingerprint))
+            while not training.finished:
+                epoch = training.run_epoch()
+                if not training.finished:
+                    save(store, folder, key, training.snapshot())
+                store.record(key, epoch)
+                on_epoch(config, epoch)
+        except DivergedError as error:
+            return end(store, folder, key, "diverged", str(error))
+        except StoreError:
+            # Where the store cannot be written, no error can be recorded in it: stop and say so.
+            raise
+        except Exception as error:
+            store.finish(key, "failed", f"{type(error).__name__}: {error}")
+            return "failed"
+        return end(store, folder, key, "done")
+
+
+def save(store: Store, folder: Path, key: str, raw: bytes) -> None:
+    """Write a checkpoint; a full disk costs the checkpoint, not the run."""
+    try:
+        checkpoint.write(folder, key, raw)
+    except OSError as error:
+        store.event(key, f"checkpoint not written ({error}); the run goes on without it")
+
+
+def end(store: Store, folder: Path, key: str, state: str, error: str | None = None) -> str:
+    store.finish(key, state, error)
+    checkpoint.remove(folder, key)
+    return state
+
+
+def work_through(store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+    """Execute all trainings; those that another process holds are looked at again until they are finished."""
+    left = list(trainings)
+    while left:
+        busy = [c for c in left if execute(store, c, runtime, on_epoch) == "busy"]
+        if len(busy) == len(left):
+            time.sleep(0.2)
+        left = busy
+
+
+class InProcess:
+    def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+        work_through(store, trainings, runtime, on_epoch)
+
+
+def _worker(path: str, trainings: list[RunConfig], runtime: Runtime) -> None:
+    with Store(path) as store:
+        try:
+            work_through(store, trainings, runtime, lambda *_: None)
+        except StoreError as error:
+            # The parent repeats it; a traceback a worker would hide it.
+            raise SystemExit(str(error)) from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+
+class Processes:
+    """Several local processes. Each takes the next free training; one that dies is replaced."""
+
+    def __init__(self, count: int, retries: int = 3) -> None:
+        if count < 1:
+            raise ValueError(f"processes must be at least 1, got {count}")
+        self.count, self.retries = count, retries
+
+    def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+        # Spawned, not forked: torch's threads do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+
+        def start(shift: int) -> BaseProcess:
+            order = [*trainings[shift:], *trainings[:shift]]
+            process = context.Process(target=_worker, args=(os.fspath(store.path), order, runtime))
+            process.start()
+            return process
+
+        seen = {c.key(): len(store.epochs(c.key())) for c in trainings}
+        workers = [start(i) for i in range(min(self.count, len(trainings)))]
+        deaths = 0
+        try:
+            while workers:
+                time.sleep(0.2)
+                self._report(store, trainings, seen, on_epoch)
+                for i, worker in enumerate(workers):
+                    if worker.is_alive() or worker.exitcode == 0:
+                        continue
+                    deaths += 1
+                    store.event(None, f"worker process {worker.pid} ended with code {worker.exitcode}")
+                    if deaths > self.retries:
+                        raise RuntimeError(
+                            f"{deaths} worker processes died, the last with code {worker.exitcode}; "
+                            "run the same command again to go on"
+                        )
+                    workers[i] = start(i)
+                workers = [w for w in workers if w.exitcode != 0]
+            self._report(store, trainings, seen, on_epoch)
+        finally:
+            for worker in workers:
+                worker.terminate()
+                worker.join()
+
+    @staticmethod
+    def _report(store: Store, trainings: Sequence[RunConfig], seen: dict[str, int], on_epoch: OnEpoch) -> None:
+        counts = store.epoch_counts()
+        for config in trainings:
+            key = config.key()
+            if counts.get(key, 0) > seen[key]:
+                for epoch in store.epochs(key)[seen[key] :]:
+                    on_epoch(config, epoch)
+                seen[key] = counts[key]

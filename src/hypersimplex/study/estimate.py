@@ -1,0 +1,77 @@
+"""How long a study will take, from steps measured here and now."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import load_cached
+from hypersimplex.study.train import EVALUATION_BATCH, Runtime, Training
+
+# A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
+LARGEST = 512
+PATIENCE = 1.0
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds a training sample and an evaluated sample take, data loading included, and data loading's part."""
+
+    train: float
+    evaluate: float
+    loading: float
+
+
+def measure(config: RunConfig, runtime: Runtime) -> tuple[Speed, Training]:
+    training = Training(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime)
+    here = training.prepared
+    rows = here.train_rows[: min(config.batch_size, LARGEST)]
+    test = torch.arange(min(len(here.test_y), EVALUATION_BATCH))
+    training.model.train()
+    step = _seconds(lambda: training.step(rows))
+    load = _seconds(lambda: training.inputs(here.train, rows, config.augment))
+    evaluate = _seconds(lambda: training.evaluate(here.test, here.test_y, test))
+    return Speed(step / len(rows), evaluate / len(test), load / len(rows)), training
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the least of several times, after one to warm up: what disturbs a measurement only adds to it."""
+    work()
+    began = time.perf_counter()
+    times: list[float] = []
+    while len(times) < 3 or (len(times) < 30 and time.perf_counter() - began < PATIENCE):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple[float, Speed]]:
+    """Return the estimated seconds of each training by key, with the speed behind it."""
+    speeds: dict[tuple[str, int, str], tuple[Speed, Training]] = {}
+    estimates = {}
+    for config in trainings:
+        kind = (config.dataset, min(config.batch_size, LARGEST), config.loss)
+        if kind not in speeds:
+            speeds[kind] = measure(config, runtime)
+        speed, training = speeds[kind]
+        here = training.prepared
+        evaluated = len(here.validation_rows) + len(here.test_y)
+        epoch = len(here.train_rows) * speed.train + evaluated * speed.evaluate
+        estimates[config.key()] = (config.epochs * epoch, speed)
+    return estimates
+
+
+def in_words(value: float) -> str:
+    """
+    >>> in_words(5400)
+    '1 h 30 min'
+    """
+    if value < 90:
+        return f"{value:.0f} s"
+    if value < 5400:
+        return f"{value / 60:.0f} min"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours < 72 else f"{hours / 24:.0f} days"

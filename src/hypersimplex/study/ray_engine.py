@@ -1,0 +1,152 @@
+"""A Ray cluster computes, the driver writes the store.
+
+A worker streams its epochs, each with the checkpoint after it. So the driver can hand the training to any other worker
+when one dies, and no folder has to be shared.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from hypersimplex.study import checkpoint
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import load_cached
+from hypersimplex.study.engines import FINISHED, OnEpoch, end, save
+from hypersimplex.study.locks import claim
+from hypersimplex.study.provenance import provenance
+from hypersimplex.study.store import Epoch, Store
+from hypersimplex.study.train import DivergedError, Runtime, Training
+
+
+class Begun(NamedTuple):
+    """First message of a worker."""
+
+    provenance: dict[str, Any]
+    history: list[Epoch]
+    note: str | None
+
+
+class Told(NamedTuple):
+    epoch: Epoch
+    snapshot: bytes | None
+
+
+class Ended(NamedTuple):
+    state: str
+    error: str | None
+
+
+def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[Begun | Told | Ended]:
+    """Run one training on a worker. Its errors are messages; only the death of the worker is an exception."""
+    try:
+        data = load_cached(config.dataset, runtime.data_folder, config.label)
+        training = Training(config, data, runtime)
+        note = None
+        if raw is not None:
+            try:
+                training.restore(raw)
+                note = f"resumed on another worker after epoch {len(training.history) - 1}"
+            except checkpoint.CheckpointError as error:
+                training = Training(config, data, runtime)
+                note = f"{error}; the run starts again"
+        made = provenance(runtime, data.fingerprint)
+        yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)
+        while not training.finished:
+            epoch = training.run_epoch()
+            yield Told(epoch, None if training.finished else training.snapshot())
+        yield Ended("done", None)
+    except DivergedError as error:
+        yield Ended("diverged", str(error))
+    except Exception as error:
+        yield Ended("failed", f"{type(error).__name__}: {error}")
+
+
+class RayEngine:
+    def __init__(self, address: str | None, retries: int = 3) -> None:
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise ImportError("--engine ray needs Ray; install it with: pip install 'hypersimplex[ray]'") from error
+        self.ray = ray
+        self.address, self.retries = address, retries
+
+    def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+        ray = self.ray
+        started = not ray.is_initialized()
+        if started:
+            ray.init(address=self.address, log_to_driver=False, include_dashboard=False if not self.address else None)
+        try:
+            with ExitStack() as locks:
+                mine = [c for c in trainings if locks.enter_context(claim(store.work_folder, c.key()))]
+                skipped = len(trainings) - len(mine)
+                if skipped:
+                    store.event(None, f"{skipped} trainings are in the hands of another process and were left to it")
+                self._drive(store, [c for c in mine if store.state(c.key()) not in FINISHED], runtime, on_epoch)
+        finally:
+            if started:
+                ray.shutdown()
+
+    def _drive(self, store: Store, trainings: list[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+        ray = self.ray
+        options: dict[str, Any] = {"num_cpus": runtime.threads or 1, "max_retries": 0, "num_returns": "streaming"}
+        if runtime.device.startswith("cuda"):
+            options["num_gpus"] = 1
+        remote = ray.remote(**options)(compute)
+        folder = store.work_folder
+        waiting, deaths = list(reversed(trainings)), dict.fromkeys((c.key() for c in trainings), 0)
+        streams: dict[Any, RunConfig] = {}
+        # No more streams than the cluster can hold: a stream keeps its checkpoints in the object store until read.
+        slots = max(1, int(ray.cluster_resources().get("CPU", 1) // (runtime.threads or 1)))
+        while waiting or streams:
+            while waiting and len(streams) < slots:
+                config = waiting.pop()
+                stream = remote.remote(config, runtime, checkpoint.read(folder, config.key()))
+                streams[stream] = config
+            ready, _ = ray.wait(list(streams), num_returns=1, timeout=1.0)
+            for stream in ready:
+                config = streams[stream]
+                try:
+                    message = ray.get(next(stream))
+                except StopIteration:
+                    del streams[stream]
+                    continue
+                except ray.exceptions.RayError as error:
+                    del streams[stream]
+                    if self._lost(store, config, deaths, error):
+                        waiting.append(config)
+                    continue
+                self._write(store, config, message, on_epoch)
+
+    def _lost(self, store: Store, config: RunConfig, deaths: dict[str, int], error: Exception) -> bool:
+        """Record the death of a worker; return whether the training is given to another."""
+        key = config.key()
+        if store.state(key) in FINISHED:
+            return False
+        deaths[key] += 1
+        reason = f"worker lost ({type(error).__name__})"
+        if deaths[key] > self.retries:
+            store.finish(key, "failed", f"{reason}, {deaths[key]} times")
+            return False
+        store.event(key, f"{reason} during {config.describe()}; retry {deaths[key]} of {self.retries}")
+        return True
+
+    def _write(self, store: Store, config: RunConfig, message: Begun | Told | Ended, on_epoch: OnEpoch) -> None:
+        key, folder = config.key(), store.work_folder
+        if isinstance(message, Begun):
+            others = store.fingerprints(config.dataset) - {message.provenance["data"]}
+            if others:
+                raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
+            if message.note:
+                store.event(key, message.note)
+            store.record_all(key, message.history, restart=True)
+            store.start(key, message.provenance)
+        elif isinstance(message, Told):
+            if message.snapshot is not None:
+                save(store, folder, key, message.snapshot)
+            store.record(key, message.epoch)
+            on_epoch(config, message.epoch)
+        elif message.state == "failed":
+            store.finish(key, "failed", message.error)
+        else:
+            end(store, folder, key, message.state, message.error)

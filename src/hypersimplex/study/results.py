@@ -1,0 +1,70 @@
+"""From the runs of a store to the table that is compared."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.stats import Result
+from hypersimplex.study.store import Run
+
+# Everything else of a configuration is the protocol: losses are only compared within one.
+COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior"}
+
+
+def protocol(config: RunConfig) -> dict[str, object]:
+    return {k: v for k, v in asdict(config).items() if k not in COMPARED}
+
+
+def dataset_names(configs: Sequence[RunConfig]) -> dict[str, str]:
+    """Name the protocol of every run: the data set, and what sets it apart where one data set has several."""
+    by_dataset: dict[str, list[dict[str, object]]] = {}
+    for c in configs:
+        known = by_dataset.setdefault(c.dataset, [])
+        if protocol(c) not in known:
+            known.append(protocol(c))
+    names = {}
+    for c in configs:
+        own, known = protocol(c), by_dataset[c.dataset]
+        apart = [f"{k} {v}" for k, v in own.items() if any(p[k] != v for p in known)]
+        names[c.key()] = f"{c.dataset} ({', '.join(apart)})" if apart else c.dataset
+    return names
+
+
+def best_epoch(run: Run) -> int:
+    """Return the epoch the validation split chooses (the first of equals), or the last without a split."""
+    values = [v for v, _ in run.accuracies()]
+    if not values or any(v is None for v in values):
+        return len(values) - 1
+    return max(range(len(values)), key=lambda i: (values[i], -i))
+
+
+def result(run: Run, dataset: str) -> Result:
+    """Reduce a finished run. A diverged one has no accuracy: it is shown as diverged and never chosen."""
+    c = run.config
+    if run.state == "diverged":
+        nan = math.nan
+        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), None, -1, nan, nan, run.tuning)
+    accuracies = run.accuracies()
+    best = best_epoch(run)
+    validation, test = accuracies[best]
+    tests = [t for _, t in accuracies if t is not None]
+    return Result(
+        run.key,
+        dataset,
+        c.loss,
+        c.batch_size,
+        c.seed,
+        c.setting(),
+        validation,
+        best,
+        math.nan if test is None else test,
+        max(tests, default=math.nan),
+        run.tuning,
+    )
+
+
+def results(runs: Sequence[Run]) -> list[Result]:
+    """Reduce all finished runs."""
+    names = dataset_names([r.config for r in runs])
+    return [result(r, names[r.key]) for r in runs if r.state in ("done", "diverged")]

@@ -1,0 +1,168 @@
+"""A study: lists of data sets, losses, batch sizes, seeds and settings, and the runs they span."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
+from hypersimplex.study.results import result
+from hypersimplex.study.stats import choose_settings
+from hypersimplex.study.store import Store
+from hypersimplex.study.train import Runtime
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LISTS = ("dataset", "loss", "batch_size", "seed", "lr", "tau", "tuning_seed")
+
+
+@dataclass(frozen=True)
+class Study:
+    """The grid. With several learning rates or taus, each loss gets all of them, and its validation split chooses."""
+
+    dataset: tuple[str, ...] = ("digits",)
+    loss: tuple[str, ...] = ("cross-entropy", "hinge", "mse", "hypersimplex")
+    batch_size: tuple[int, ...] = (128,)
+    seed: tuple[int, ...] = (0, 42, 1337, 2025, 31415)
+    lr: tuple[float, ...] = (1e-3,)
+    tau: tuple[float, ...] = (1.5,)
+    # Seeds that only choose between settings; the compared seeds then run the chosen setting alone.
+    tuning_seed: tuple[int, ...] = ()
+    prior: float | None = None
+    label: str | None = None
+    subset: int | None = None
+    validation: float = 0.1
+    network: str = "mlp"
+    width: int = 64
+    epochs: int = 20
+    optimizer: str = "adam"
+    schedule: str = "constant"
+    momentum: float = 0.9
+    augment: bool = False
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        for name in LISTS:
+            values = tuple(dict.fromkeys(getattr(self, name)))
+            if not values and name != "tuning_seed":
+                raise ValueError(f"{name} must have at least one value, got none")
+            object.__setattr__(self, name, values)
+        if self.several_settings and self.validation == 0:
+            raise ValueError("validation must be above 0 where settings are to be chosen, got 0")
+        both = set(self.seed) & set(self.tuning_seed)
+        if both and self.tunes:
+            raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
+
+    @property
+    def several_settings(self) -> bool:
+        return len(self.lr) * len(self.tau) > 1
+
+    @property
+    def tunes(self) -> bool:
+        return bool(self.tuning_seed) and self.several_settings
+
+    def grid(self, seeds: Iterable[int]) -> list[RunConfig]:
+        """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
+        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in LISTS}
+        found = {}
+        for seed, dataset, batch, loss, lr, tau in product(
+            seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
+        ):
+            run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, lr=lr, tau=tau, **shared)
+            found[run.key()] = run
+        return list(found.values())
+
+    def first(self) -> list[RunConfig]:
+        """The runs that need no choice: the tuning runs where the study tunes, all runs otherwise."""
+        return self.grid(self.tuning_seed if self.tunes else self.seed)
+
+    def second(self, store: Store) -> list[RunConfig]:
+        """The compared runs of a study that tunes, each at the setting chosen for its loss and batch size."""
+        if not self.tunes:
+            return []
+        wanted = {c.key() for c in self.first()}
+        tuned = [r for r in store.runs() if r.key in wanted and r.state in FINISHED]
+        chosen = choose_settings(replace(result(r, r.config.dataset), tuning=True) for r in tuned)
+        return [c for c in self.grid(self.seed) if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
+
+    def size(self) -> tuple[int, int]:
+        """Return the number of tuning trainings and of compared ones."""
+        tuning = trainings(self.grid(self.tuning_seed)) if self.tunes else []
+        one = replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self
+        return len(tuning), len(trainings(one.grid(self.seed)))
+
+
+def trainings(runs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Return what has to be trained for these runs, each once."""
+    return list({t.key(): t for t in (c.training() for c in runs)}.values())
+
+
+def run_study(
+    study: Study,
+    store: Store,
+    engine: Engine,
+    runtime: Runtime,
+    on_phase: Callable[[str, int], None],
+    on_epoch: OnEpoch,
+) -> None:
+    """Run what is missing: first the tuning runs, then the compared ones."""
+    phases: list[tuple[str, Callable[[], list[RunConfig]], bool]] = [
+        ("tuning" if study.tunes else "runs", study.first, study.tunes)
+    ]
+    if study.tunes:
+        phases.append(("runs", lambda: study.second(store), False))
+    for name, make, tuning in phases:
+        configs = make()
+        store.add_runs(configs, tuning=tuning)
+        missing = pending(store, trainings(configs))
+        on_phase(name, sum(c.epochs for c in missing))
+        if missing:
+            engine.run(store, missing, runtime, on_epoch)
+
+
+def pending(store: Store, configs: Sequence[RunConfig]) -> list[RunConfig]:
+    return [c for c in configs if store.state(c.key()) not in FINISHED]
+
+
+def from_toml(path: Path, base: Study) -> Study:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from error
+    return override(base, values, str(path))
+
+
+def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
+    """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
+    kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study)}
+    kinds |= {"prior": float, "label": str, "subset": int}
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in kinds:
+            raise ValueError(f"{where}: {name} is not a field of a study; the fields are {', '.join(kinds)}")
+        if value is None or value == [] or value == ():
+            continue
+        if name in LISTS:
+            items = tuple(value) if isinstance(value, list | tuple) else (value,)
+            kind: type = {"dataset": str, "loss": str, "lr": float, "tau": float}.get(name, int)
+            changes[name] = tuple(_convert(where, name, v, kind) for v in items)
+        else:
+            changes[name] = _convert(where, name, value, kinds[name])
+    return replace(base, **changes)
+
+
+def _convert(where: str, name: str, value: object, kind: type) -> object:
+    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not fits:
+        raise ValueError(f"{where}: {name} must be of type {kind.__name__}, got {value!r}")
+    return value
