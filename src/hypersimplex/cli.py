@@ -1,0 +1,297 @@
+"""The `hypersimplex` command."""
+
+import shlex
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+    from rich.console import Console
+except ModuleNotFoundError as error:  # the command is installed with every flavour of the package
+    raise SystemExit(
+        f"the hypersimplex command needs {error.name}; install it with: pip install 'hypersimplex[study]'"
+    ) from None
+
+from hypersimplex._version import __version__
+
+app = typer.Typer(
+    help="Does the HyperSimplex loss help? Compare losses on known data or on your own.", no_args_is_help=True
+)
+study_app = typer.Typer(help="Compare losses over batch sizes and seeds.", no_args_is_help=True)
+data_app = typer.Typer(help="The data sets known by name.", no_args_is_help=True)
+app.add_typer(study_app, name="study")
+app.add_typer(data_app, name="data")
+
+StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that holds the runs.", dir_okay=False)]
+FolderOption = Annotated[
+    str | None,
+    typer.Option("--data-folder", help="Folder of the data sets; default HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."),
+]
+DEFAULT_STORE = Path("study.sqlite")
+
+
+class Preset(str, Enum):
+    demo = "demo"
+    laptop = "laptop"
+    paper = "paper"
+
+
+class EngineName(str, Enum):
+    process = "process"
+    processes = "processes"
+    ray = "ray"
+
+
+class ReportFormat(str, Enum):
+    html = "html"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+class ExportFormat(str, Enum):
+    json = "json"
+    csv = "csv"
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+def _fail(error: object) -> typer.Exit:
+    Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False)
+    return typer.Exit(1)
+
+
+def _existing(path: Path) -> Any:
+    from hypersimplex.study.store import Store, StoreError
+
+    if not path.exists():
+        raise _fail(f"store {path} does not exist; `hypersimplex study run` makes one, --store names another")
+    try:
+        return Store(path)
+    except StoreError as error:
+        raise _fail(error) from None
+
+
+@study_app.command()
+def run(
+    preset: Annotated[
+        Preset | None, typer.Option(help="Study to start from; every option overrides a part of it.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with the same fields.", dir_okay=False)] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="digits, fashion-mnist, cifar-10, a CSV or Parquet file, an image folder, module:function. Repeatable."
+        ),
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Label column of a CSV or Parquet file.")] = None,
+    loss: Annotated[
+        list[str] | None, typer.Option(help="cross-entropy, hinge, mse, hypersimplex[-half][-argmax]. Repeatable.")
+    ] = None,
+    batch_size: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
+    epochs: Annotated[int | None, typer.Option()] = None,
+    lr: Annotated[
+        list[float] | None, typer.Option(help="Learning rate; the validation split chooses among several.")
+    ] = None,
+    tau: Annotated[list[float] | None, typer.Option(help="Temperature of HyperSimplex; chosen like lr.")] = None,
+    tuning_seed: Annotated[
+        list[int] | None,
+        typer.Option(help="Seed that only chooses lr and tau; the others then run the chosen ones alone."),
+    ] = None,
+    prior: Annotated[
+        float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels'.")
+    ] = None,
+    network: Annotated[str | None, typer.Option(help="mlp, cnn or paper.")] = None,
+    width: Annotated[int | None, typer.Option(help="Width of the network; the paper's is 64.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="constant, linear (lr x batch / 128) or cosine.")] = None,
+    subset: Annotated[int | None, typer.Option(help="Use this many training samples.")] = None,
+    validation: Annotated[
+        float | None, typer.Option(help="Part of the training samples held out for every choice.")
+    ] = None,
+    augment: Annotated[bool | None, typer.Option(help="Random crops and flips.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
+    threads: Annotated[int | None, typer.Option(help="Threads a process; default torch's.", min=1)] = None,
+    channels_last: Annotated[bool, typer.Option(help="Memory format of images.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="torch.compile the network.")] = False,
+    engine: Annotated[
+        EngineName | None, typer.Option(help="This process, several local ones, or a Ray cluster.")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="How many local processes; implies --engine processes.", min=1)
+    ] = None,
+    address: Annotated[
+        str | None, typer.Option(help="Address of the Ray cluster; default: a local one is started.")
+    ] = None,
+    retries: Annotated[int, typer.Option(help="How often a worker may die.", min=0)] = 3,
+    resume: Annotated[
+        bool, typer.Option(help="Go on from checkpoints, or drop them and start unfinished runs again.")
+    ] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the grid and an estimate of the time; run nothing.")
+    ] = False,
+    data_folder: FolderOption = None,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Run what is missing of a study."""
+    options = locals()
+    from hypersimplex.study import commands
+    from hypersimplex.study.train import Runtime
+
+    runtime = Runtime(device, threads, channels_last, compile, data_folder)
+    try:
+        study = commands.make_study(preset.value if preset else None, config, options)
+        if dry_run:
+            commands.dry_run(study, runtime, processes or 1, store)
+            return
+        chosen = commands.make_engine(engine.value if engine else None, processes, address, retries)
+        line = shlex.join(["hypersimplex", *sys.argv[1:]])
+        finished = commands.run(study, store, chosen, runtime, resume, line)
+    except KeyboardInterrupt:
+        raise _fail("interrupted; the same command goes on from here") from None
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        raise _fail(error) from None
+    if not finished:
+        raise typer.Exit(1)
+
+
+@study_app.command()
+def status(store: StoreOption = DEFAULT_STORE) -> None:
+    """Show which runs are done, running, missing, diverged or failed."""
+    from hypersimplex.study import commands
+
+    with _existing(store) as opened:
+        commands.status(opened)
+
+
+@study_app.command()
+def report(
+    store: StoreOption = DEFAULT_STORE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; default: report.html, or standard output.")
+    ] = None,
+    format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
+    baseline: Annotated[str, typer.Option(help="Loss the others are compared with.")] = "cross-entropy",
+) -> None:
+    """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
+    from hypersimplex.study.report import render
+
+    with _existing(store) as opened:
+        try:
+            text = render(opened, format.value, baseline)
+            if output is None and format.value == "html":
+                output = Path("report.html")
+            if output is None:
+                typer.echo(text, nl=False)
+            else:
+                output.parent.mkdir(parents=True, exist_ok=True)
+                output.write_text(text, encoding="utf-8")
+                typer.echo(f"wrote {output}", err=True)
+        except (ValueError, OSError) as error:
+            raise _fail(error) from None
+
+
+@study_app.command()
+def compare(
+    store: StoreOption = DEFAULT_STORE,
+    baseline: Annotated[str, typer.Option(help="Loss the others are compared with.")] = "cross-entropy",
+    paper_rule: Annotated[
+        bool, typer.Option("--paper-rule", help="Best epoch on the test set, as in the paper.")
+    ] = False,
+) -> None:
+    """Print the comparison with the baseline."""
+    from hypersimplex.study import commands
+
+    with _existing(store) as opened:
+        try:
+            commands.compare(opened, baseline, paper_rule)
+        except ValueError as error:
+            raise _fail(error) from None
+
+
+@study_app.command()
+def export(
+    store: StoreOption = DEFAULT_STORE,
+    format: Annotated[ExportFormat, typer.Option(help="json or csv.")] = ExportFormat.json,
+) -> None:
+    """Write one row per run and epoch to standard output."""
+    from hypersimplex.study import exchange
+
+    with _existing(store) as opened:
+        write = exchange.to_json if format.value == "json" else exchange.to_csv
+        sys.stdout.write(write(opened.runs()))
+
+
+@study_app.command("import")
+def import_(
+    file: Annotated[
+        Path, typer.Argument(help="What `export` wrote, JSON or CSV; - reads standard input.", allow_dash=True)
+    ],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Read an export into a store; what is finished there stays as it is."""
+    from hypersimplex.study import exchange
+    from hypersimplex.study.store import Store
+
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        table = exchange.read(text)
+        with Store(store) as opened:
+            taken, kept = exchange.import_rows(opened, table)
+    except (ValueError, RuntimeError, OSError) as error:
+        raise _fail(error) from None
+    typer.echo(f"{store}: {taken} runs taken over, {kept} left as they were", err=True)
+
+
+@data_app.command("list")
+def data_list(data_folder: FolderOption = None) -> None:
+    """List the data sets and where their files are looked for."""
+    from hypersimplex.study import commands
+
+    commands.data_list(data_folder)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[list[str], typer.Argument(help="fashion-mnist, cifar-10.")],
+    data_folder: FolderOption = None,
+    mirror: Annotated[str | None, typer.Option(help="Another address that holds the publisher's files.")] = None,
+) -> None:
+    """Download data sets from their publishers, checked by hash."""
+    from hypersimplex.study import commands
+
+    try:
+        commands.data_fetch(name, data_folder, mirror)
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+
+
+@data_app.command("check")
+def data_check(
+    name: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None, data_folder: FolderOption = None
+) -> None:
+    """Compare the files with the publishers' hashes."""
+    from hypersimplex.study import commands
+
+    try:
+        good = commands.data_check(name or [], data_folder)
+    except ValueError as error:
+        raise _fail(error) from None
+    if not good:
+        raise typer.Exit(1)

@@ -1,0 +1,197 @@
+"""What the commands do, without the parsing of their options."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hypersimplex.study import catalog, checkpoint, estimate
+from hypersimplex.study.config import one_of
+from hypersimplex.study.console import Live, cell_table, state_of, status_table
+from hypersimplex.study.data import NAMES
+from hypersimplex.study.engines import Engine, InProcess, Processes
+from hypersimplex.study.locks import is_claimed
+from hypersimplex.study.presets import PRESETS
+from hypersimplex.study.results import results
+from hypersimplex.study.stats import cells
+from hypersimplex.study.store import Run, Store
+from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
+from hypersimplex.study.train import Runtime
+
+
+def make_study(preset: str | None, file: Path | None, given: Mapping[str, Any]) -> Study:
+    """A preset, changed by a file, changed by options; options that are no field of a study are somebody else's."""
+    study = PRESETS[preset] if preset else Study()
+    given = {f.name: given[f.name] for f in fields(Study) if f.name in given}
+    if file is not None:
+        study = from_toml(file, study)
+    return override(study, given)
+
+
+def make_engine(name: str | None, processes: int | None, address: str | None, retries: int) -> Engine:
+    name = name or ("processes" if processes else "ray" if address else "process")
+    if name == "ray":
+        from hypersimplex.study.ray_engine import RayEngine
+
+        return RayEngine(address, retries)
+    return Processes(processes or 2, retries) if name == "processes" else InProcess()
+
+
+def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
+    console = Console()
+    todo = [("tuning", trainings(study.grid(study.tuning_seed)))] if study.tunes else []
+    # Which setting is chosen is not known yet; it does not change the time.
+    one = override(study, {"lr": study.lr[:1], "tau": study.tau[:1]}) if study.tunes else study
+    todo.append(("compared", trainings(one.grid(study.seed))))
+    done = set()
+    if path.exists():
+        with Store(path) as store:
+            done = {r.training for r in store.runs() if r.state in ("done", "diverged")}
+    table = Table(title="grid")
+    for column in ("", "data", "loss", "batch", "settings", "seeds", "trainings", "epochs", "each", "all"):
+        table.add_column(column, justify="left" if column in ("", "data", "loss") else "right")
+    total = left = 0.0
+    loading = []
+    for name, configs in todo:
+        times = estimate.seconds(configs, runtime)
+        groups: dict[tuple[str, str, int], list[Any]] = {}
+        for c in configs:
+            groups.setdefault((c.dataset, c.loss, c.batch_size), []).append(c)
+        for (dataset, loss, batch), group in groups.items():
+            cost = sum(times[c.key()][0] for c in group)
+            speed = times[group[0].key()][1]
+            loading.append(speed.loading / speed.train)
+            total += cost
+            left += sum(times[c.key()][0] for c in group if c.key() not in done)
+            settings, seeds = len({c.setting() for c in group}), len({c.seed for c in group})
+            each = estimate.in_words(cost / len(group))
+            row = (
+                name,
+                dataset,
+                loss,
+                batch,
+                settings,
+                seeds,
+                len(group),
+                group[0].epochs,
+                each,
+                estimate.in_words(cost),
+            )
+            table.add_row(*map(str, row))
+    console.print(table)
+    count = sum(len(c) for _, c in todo)
+    console.print(
+        f"{count} trainings, about {estimate.in_words(total / processes)} with --processes {processes}, "
+        f"{estimate.in_words(left / processes)} still to do. "
+        f"Loading and augmentation take at most {max(loading):.1%} of a step.",
+        highlight=False,
+    )
+    console.print("measured now, at up to 512 samples a step; another load on this machine changes it", style="dim")
+
+
+def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool, command: str) -> bool:
+    """Run a study and print its table; return whether every run reached an end."""
+    console = Console()
+    with Store(path) as store:
+        store.add_command(command)
+        if not resume:
+            for r in store.runs():
+                if r.state not in ("done", "diverged") and not is_claimed(store.work_folder, r.training):
+                    checkpoint.remove(store.work_folder, r.training)
+        known = len(store.events())
+        with Live(console) as live:
+            run_study(study, store, engine, runtime, live.phase, live.epoch)
+        for _, _, what in store.events()[known:]:
+            console.print(f"note: {what}", style="yellow", markup=False, highlight=False)
+        wanted = {c.key() for c in [*study.first(), *study.second(store)]}
+        runs = [r for r in store.runs() if r.key in wanted]
+        _print_cells(console, runs, "cross-entropy", False)
+        failed = [r for r in runs if r.state not in ("done", "diverged")]
+        for r in failed[:10]:
+            console.print(f"{r.state}: {r.config.describe()}: {r.error}", style="red", markup=False, highlight=False)
+        if failed:
+            console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
+        console.print(f"store: {path}; `hypersimplex study report --store {path}` writes the report", highlight=False)
+        return not failed
+
+
+def _print_cells(console: Console, runs: list[Run], baseline: str, paper_rule: bool) -> None:
+    finished = results(runs)
+    diverged = [r.config.describe() for r in runs if r.state == "diverged"]
+    if diverged:
+        console.print(
+            f"diverged: {'; '.join(diverged[:10])}{' …' * (len(diverged) > 10)}", style="yellow", markup=False
+        )
+    validated = all(r.validation is not None for r in finished)
+    if paper_rule:
+        rule = "best epoch on the test set: the paper's rule, optimistic"
+    else:
+        rule = (
+            "test accuracy at the epoch the validation split chose" if validated else "test accuracy of the last epoch"
+        )
+    rows = cells(finished, baseline, paper_rule)
+    for dataset in dict.fromkeys(c.dataset for c in rows):
+        console.print(cell_table([c for c in rows if c.dataset == dataset], baseline, rule))
+
+
+def compare(store: Store, baseline: str, paper_rule: bool) -> None:
+    runs = store.runs()
+    losses = sorted({r.config.loss for r in runs if r.state == "done"})
+    if not losses:
+        raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
+    one_of("baseline", baseline, losses)
+    _print_cells(Console(), runs, baseline, paper_rule)
+
+
+def status(store: Store) -> None:
+    console, runs = Console(), store.runs()
+    live = {r.training for r in runs if r.state == "running" and is_claimed(store.work_folder, r.training)}
+    console.print(status_table(runs, live))
+    seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
+    console.print(
+        f"{len(runs)} runs, {len(seconds)} trainings, {estimate.in_words(sum(seconds.values()))} of computing"
+    )
+    for r in runs:
+        if state_of(r, live) in ("failed", "diverged"):
+            console.print(f"{r.state}: {r.config.describe()}: {r.error}", style="red", markup=False, highlight=False)
+    for _, at, what in store.events()[-10:]:
+        console.print(f"{at}  {what}", style="dim", markup=False, highlight=False)
+
+
+def data_list(folder: str | None) -> None:
+    root = catalog.data_folder(folder)
+    table = Table(title=f"data folder {root}")
+    for column in ("name", "what", "files"):
+        table.add_column(column)
+    table.add_row("digits", "1,797 scanned digits, 8 x 8, inside scikit-learn", "no file needed")
+    for source in catalog.SOURCES.values():
+        missing = [f for f, verdict in catalog.present(source.name, root) if not verdict]
+        table.add_row(source.name, source.about, "there" if not missing else f"missing: {missing[0]}, …")
+    Console().print(table)
+
+
+def known_source(name: str) -> str:
+    if name == "digits":
+        raise ValueError("digits comes inside scikit-learn: there is no file to fetch or check")
+    one_of("name", name, [n for n in NAMES if n != "digits"])
+    return name
+
+
+def data_fetch(names: list[str], folder: str | None, mirror: str | None) -> None:
+    for name in map(known_source, names):
+        where = catalog.fetch(name, catalog.data_folder(folder), mirror)
+        Console().print(f"{name}: {where}", highlight=False)
+
+
+def data_check(names: list[str], folder: str | None) -> bool:
+    good = True
+    for name in map(known_source, names or catalog.SOURCES):
+        for file, verdict in catalog.check(name, catalog.data_folder(folder)):
+            good = good and verdict == "ok"
+            Console().print(
+                f"{name}  {file}: {verdict}", style=None if verdict == "ok" else "red", markup=False, highlight=False
+            )
+    return good

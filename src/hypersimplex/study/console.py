@@ -1,0 +1,134 @@
+"""What a person sees in the terminal."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from types import TracebackType
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.stats import Cell
+from hypersimplex.study.store import Epoch, Run
+
+
+class Live:
+    """Progress of a study, an epoch a tick; plain lines where the output is not a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[latest]}", style="dim"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task: TaskID | None = None
+        self.total = self.done = self.told = 0
+
+    def __enter__(self) -> "Live":
+        self.progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.progress.stop()
+
+    def phase(self, name: str, epochs: int) -> None:
+        self.total, self.done, self.told = epochs, 0, 0
+        self.task = self.progress.add_task(name, total=epochs, latest="")
+        if not self.console.is_terminal:
+            self.console.print(f"{name}: {epochs} epochs to do")
+
+    def epoch(self, config: RunConfig, epoch: Epoch) -> None:
+        self.done += 1
+        assert self.task is not None
+        accuracy = epoch.val_accuracy if epoch.val_accuracy is not None else epoch.test_accuracy
+        shown = "" if accuracy is None else f" · {accuracy:.3f}"
+        self.progress.update(self.task, advance=1, latest=f"{config.describe()}{shown}")
+        # Twenty lines a phase in a log file, and one for every epoch of a long run.
+        tenth = 20 * self.done // max(1, self.total)
+        if not self.console.is_terminal and (tenth > self.told or epoch.seconds > 5):
+            self.told = tenth
+            self.console.print(f"{self.done}/{self.total}  {config.describe()} · epoch {epoch.epoch}{shown}")
+
+
+def percent(value: float, digits: int = 2) -> str:
+    return "—" if math.isnan(value) else f"{100 * value:.{digits}f}"
+
+
+def p_text(p: float) -> str:
+    if math.isnan(p):
+        return "—"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def cell_table(cells: Sequence[Cell], baseline: str, title: str) -> Table:
+    """The comparison on one data set, narrow enough for 80 columns."""
+    seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
+    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; p by paired t-test, Holm's over the grid"
+    table = Table(
+        title=cells[0].dataset,
+        caption=caption,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    for name in ("batch", "loss", "setting", "accuracy, %", f"vs {baseline}", "p", "p Holm"):
+        table.add_column(name, justify="left" if name in ("loss", "setting") else "right", no_wrap=name[:2] != "vs")
+    previous = cells[0].batch_size
+    for c in cells:
+        if previous != c.batch_size:
+            table.add_section()
+        previous = c.batch_size
+        half = (c.summary.high - c.summary.low) / 2
+        against = c.against
+        difference = "" if against is None else f"{100 * against.difference:+.2f}"
+        table.add_row(
+            str(c.batch_size),
+            c.loss,
+            c.setting,
+            f"{percent(c.summary.mean)} ± {percent(half)}",
+            f"[bold]{difference}[/bold]" if against is not None and c.holm_p < 0.05 else difference,
+            "" if against is None else p_text(against.p),
+            "" if against is None else p_text(c.holm_p),
+        )
+    return table
+
+
+def status_table(runs: Sequence[Run], live: set[str]) -> Table:
+    """Runs by data set, loss and batch size; a training marked running that nobody holds was interrupted."""
+    table = Table(title="runs")
+    states = ("done", "running", "interrupted", "pending", "diverged", "failed")
+    for name in ("data", "loss", "batch", *states, "epochs"):
+        table.add_column(name, justify="left" if name in ("data", "loss") else "right")
+    groups: dict[tuple[str, str, int], list[Run]] = {}
+    for r in runs:
+        groups.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
+    for (dataset, loss, batch), group in groups.items():
+        count = Counter(state_of(r, live) for r in group)
+        done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
+        table.add_row(dataset, loss, str(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+    return table
+
+
+def state_of(run: Run, live: set[str]) -> str:
+    return "interrupted" if run.state == "running" and run.training not in live else run.state

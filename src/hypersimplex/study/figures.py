@@ -1,0 +1,172 @@
+"""The report's figures as SVG text, each with a text alternative, drawn in the colours of the page around them."""
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from hypersimplex.study.stats import Cell
+from hypersimplex.study.store import Run
+
+# Axes and text are drawn in this colour and handed to the page as currentColor, so that dark pages get light axes.
+INK = "#010203"
+STYLES: dict[str, tuple[str, str]] = {
+    "cross-entropy": ("#888888", "o"),
+    "hinge": ("#cc79a7", "v"),
+    "mse": ("#009e73", "s"),
+    "hypersimplex": ("#d55e00", "D"),
+    "hypersimplex-argmax": ("#e69f00", "d"),
+    "hypersimplex-half": ("#2b83ba", "P"),
+    "hypersimplex-half-argmax": ("#56b4e9", "X"),
+}
+SETTINGS: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    **dict.fromkeys(
+        ["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "grid.color"], INK
+    ),
+}
+
+
+def svg(name: str, title: str, description: str, draw: Callable[[Any], None]) -> Markup:
+    """Draw one figure; `name` keeps the ids of several figures on one page apart."""
+    settings: Any = {**SETTINGS, "svg.hashsalt": name}
+    with rc_context(settings):
+        figure = Figure(figsize=(5.4, 3.5), layout="constrained")
+        draw(figure.subplots())
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    opening = re.match(r"<svg[^>]*>", text)
+    assert opening is not None
+    box = re.search(r'viewBox="[^"]*"', opening.group())
+    assert box is not None
+    head = '<svg class="figure" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    head += f" {box.group()}"
+    head += f' role="img" aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
+    head += f'<desc id="{name}-desc">{escape(description)}</desc>'
+    return Markup(head + text[opening.end() :])
+
+
+def _batch_axis(axes: Any, batches: Sequence[int]) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(batches, [str(b) for b in batches], minor=False)
+    axes.minorticks_off()
+    axes.set_xlabel("batch size")
+    axes.set_xlim(min(batches) / 1.3, max(batches) * 1.3)
+
+
+def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
+    """Accuracy against batch size, mean and 95 % interval over the seeds: the paper's figure."""
+    batches = sorted({c.batch_size for c in cells})
+    losses = [s for s in STYLES if any(c.loss == s for c in cells)]
+
+    def draw(axes: Any) -> None:
+        for number, loss in enumerate(losses):
+            rows = sorted((c for c in cells if c.loss == loss), key=lambda c: c.batch_size)
+            color, marker = STYLES[loss]
+            # A little to the side of each other, so that intervals do not hide one another.
+            x = [c.batch_size * 1.035 ** (number - (len(losses) - 1) / 2) for c in rows]
+            y = [100 * c.summary.mean for c in rows]
+            half = [0.0 if math.isnan(c.summary.high) else 50 * (c.summary.high - c.summary.low) for c in rows]
+            axes.errorbar(
+                x, y, half, color=color, marker=marker, markersize=4.5, linewidth=1.4, capsize=2.5, label=loss
+            )
+        _batch_axis(axes, batches)
+        axes.set_ylabel("test accuracy, %")
+        axes.legend(fontsize=8)
+
+    points = "; ".join(f"{c.loss} at {c.batch_size}: {100 * c.summary.mean:.2f} %" for c in cells)
+    return svg(name, f"{dataset}: accuracy against batch size", f"Mean over seeds. {points}.", draw)
+
+
+def difference_figure(name: str, dataset: str, cells: Sequence[Cell], baseline: str) -> Markup:
+    """Difference to the baseline with its 95 % interval; filled where it holds after Holm's correction."""
+    rows = [c for c in cells if c.against is not None]
+    batches = sorted({c.batch_size for c in cells})
+    losses = [s for s in STYLES if any(c.loss == s for c in rows)]
+
+    def draw(axes: Any) -> None:
+        axes.axhline(0, color=INK, linewidth=1)
+        for number, loss in enumerate(losses):
+            color, marker = STYLES[loss]
+            for i, c in enumerate(r for r in rows if r.loss == loss):
+                assert c.against is not None
+                half = 0.0 if math.isnan(c.against.high) else 50 * (c.against.high - c.against.low)
+                axes.errorbar(
+                    [c.batch_size * 1.06 ** (number - (len(losses) - 1) / 2)],
+                    [100 * c.against.difference],
+                    [half],
+                    color=color,
+                    marker=marker,
+                    markersize=6,
+                    markerfacecolor=color if c.holm_p < 0.05 else "none",
+                    capsize=2.5,
+                    linewidth=1.4,
+                    label=loss if i == 0 else None,
+                )
+        _batch_axis(axes, batches)
+        axes.set_ylabel(f"difference to {baseline}, points")
+        if rows:
+            axes.legend(fontsize=8)
+
+    points = "; ".join(
+        f"{c.loss} at {c.batch_size}: {100 * c.against.difference:+.2f} points, Holm p {c.holm_p:.3f}"
+        for c in rows
+        if c.against
+    )
+    return svg(name, f"{dataset}: difference to {baseline}", f"Filled markers: Holm p below 0.05. {points}.", draw)
+
+
+def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Run]]) -> Markup:
+    """Learning curves on the test set: mean over the seeds, band of one standard deviation."""
+
+    def curves(runs: list[Run]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        length = min(len(r.epochs) for r in runs)
+        return 100 * np.array([[t if t is not None else math.nan for _, t in r.accuracies()][:length] for r in runs])
+
+    drawn = {loss: curves(groups[loss]) for loss in STYLES if groups.get(loss)}
+
+    def draw(axes: Any) -> None:
+        for loss, values in drawn.items():
+            color, _ = STYLES[loss]
+            epochs = np.arange(1, values.shape[1] + 1)
+            mean, sd = values.mean(0), values.std(0)
+            axes.plot(epochs, mean, color=color, linewidth=1.5, label=loss)
+            axes.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.18, linewidth=0)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel("test accuracy, %")
+        axes.legend(fontsize=8, loc="lower right")
+
+    ends = "; ".join(f"{loss} ends at {v.mean(0)[-1]:.2f} %" for loss, v in drawn.items() if v.size)
+    return svg(name, f"{dataset}: learning curves at batch size {batch}", f"Mean over seeds. {ends}.", draw)
+
+
+def sparkline(values: Sequence[float | None], label: str) -> Markup:
+    """A learning curve the size of a line of text."""
+    numbers = [v for v in values if v is not None]
+    if not numbers:
+        return Markup("")
+    low, span = min(numbers), (max(numbers) - min(numbers)) or 1.0
+    step = 120 / max(1, len(numbers) - 1)
+    points = " ".join(f"{i * step:.1f},{22 - 20 * (v - low) / span:.1f}" for i, v in enumerate(numbers))
+    text = escape(f"{label}: test accuracy from {numbers[0]:.3f} to {numbers[-1]:.3f} in {len(numbers)} epochs")
+    return Markup(
+        f'<svg class="spark" viewBox="0 0 120 24" role="img" aria-label="{text}">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'
+    )
