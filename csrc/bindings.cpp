@@ -194,6 +194,23 @@ void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_
     if (is_double) run(0.0); else run(0.0f);
 }
 
+// One rank's share of a loss. `addresses`: x, labels, dense, mu, low, tau, weight, mean, sums, grad.
+template <class T>
+Result share_t(const Sizes& n, const Sizes& strides, int64_t ignored, const std::vector<uintptr_t>& a, double scale, int threads) {
+    Loss<T> loss{n[0], n[1], n[2], strides[0], strides[1], strides[2], pointer<const T>(a[0]), pointer<const int64_t>(a[1]),
+                 ignored, pointer<const T>(a[2]), nullptr, false, per_slice(a[5], 1), per_slice(a[6], 1), nullptr, scale, false,
+                 pointer<T>(a[9]), pointer<double>(a[3]), nullptr, nullptr, nullptr, threads};
+    return functions<T>().share({loss, pointer<const double>(a[4]), pointer<const double>(a[7]), pointer<double>(a[8])});
+}
+
+nb::object share_at(bool is_double, const Sizes& shape, const Sizes& strides, int64_t ignored,
+                    const std::vector<uintptr_t>& addresses, double scale, int threads) {
+    if (shape.size() != 3 || strides.size() != 3 || addresses.size() != 10)
+        throw std::invalid_argument("expected three sizes, three strides and ten addresses");
+    return tell(without_gil(
+        [&] { return (is_double ? share_t<double> : share_t<float>)(shape, strides, ignored, addresses, scale, threads); }));
+}
+
 // Arrays: everything is checked.
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::device::cpu>;
@@ -270,6 +287,7 @@ NB_MODULE(_kernel, m) {
     m.def("backward_at", backward_at);
     m.def("binary_at", binary_at);
     m.def("loss_at", loss_at);
+    m.def("share_at", share_at);
     m.def("track_at", track_at);
     m.def("objective_at", objective_at);
 }

@@ -107,12 +107,24 @@ struct Objective {
     int threads;
 };
 
+// One rank's part of a loss over many ranks' samples, at the thresholds loss.mu + low: see share.hpp.
+constexpr int share_numbers = 5;
+
+template <class T>
+struct Share {
+    Loss<T> loss;          // with grad, or without: then sums are wanted
+    const double* low;     // this and the following: per class
+    const double* mean;    // the mean error of the active entries of all ranks; read with grad
+    double* sums;    // rows of classes: the active projections, the active entries, the ones, their errors, the squares
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
     Result (*backward)(const Backward<T>&);
     Result (*binary)(const Binary<T>&);
     Result (*loss)(const Loss<T>&);
+    Result (*share)(const Share<T>&);
     Result (*objective)(const Objective<T>&);
 };
 

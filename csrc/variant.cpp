@@ -4,6 +4,7 @@
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
+#include "share.hpp"
 #include "tasks.hpp"
 
 namespace hs {
@@ -27,8 +28,8 @@ static bool supported() {
 extern const Variant table;
 const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
-                       {project<float>, backward<float>, binary_f32, loss<float>, objective<float>},
-                       {project<double>, backward<double>, binary_f64, loss<double>, objective<double>}};
+                       {project<float>, backward<float>, binary_f32, loss<float>, share<float>, objective<float>},
+                       {project<double>, backward<double>, binary_f64, loss<double>, share<double>, objective<double>}};
 
 }  // namespace HS_VARIANT
 }  // namespace hs

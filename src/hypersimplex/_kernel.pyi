@@ -103,3 +103,13 @@ def loss_at(
 def objective_at(
     is_double: bool, step: int, sizes: Sequence[int], addresses: Sequence[int], threads: int, /
 ) -> Failure | None: ...
+def share_at(
+    is_double: bool,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    ignored: int,
+    addresses: Sequence[int],
+    scale: float,
+    threads: int,
+    /,
+) -> Failure | None: ...
