@@ -48,13 +48,13 @@ def hypersimplex_loss(
 
 
 def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None, thresholds: bool = True) -> Outcome:
-    _targets.check_reduction(settings.reduction)
-    if settings.k is not None and settings.prior is not None:
-        raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
-    if group is not None:
+    if group is not None:  # before any check: what fails on one rank must reach the others
         from hypersimplex.torch import distributed
 
         return distributed.compute(input, target, settings, group)
+    _targets.check_reduction(settings.reduction)
+    if settings.k is not None and settings.prior is not None:
+        raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
     if can_fuse(input, target, settings):
         return fused(input, target, settings)
     return composed(_targets.read(input, target), settings, thresholds)

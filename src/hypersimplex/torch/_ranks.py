@@ -1,0 +1,158 @@
+"""The ranks of a process group: the few collectives the loss uses, and what must be agreed before the first large one.
+
+Only all_reduce and all_gather of equal shapes travel, which gloo and NCCL both have.
+"""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from hypersimplex.torch import _targets
+from hypersimplex.torch._targets import Batch, Settings
+
+_DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+_MESSAGE_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    group: Any
+    rank: int
+    size: int
+    device: torch.device  # where collectives take tensors
+
+    def sum(self, value: Tensor) -> Tensor:
+        return self._reduce(value, dist.ReduceOp.SUM)
+
+    def maximum(self, value: Tensor) -> Tensor:
+        return self._reduce(value, dist.ReduceOp.MAX)
+
+    def gather(self, value: Tensor, rows: list[int]) -> list[Tensor]:
+        """The tensors of all ranks, of which the first dim may differ: rows says how."""
+        padded = value.new_zeros((max(rows), *value.shape[1:]), device=self.device)
+        padded[: value.shape[0]] = value.detach()
+        parts = [torch.empty_like(padded) for _ in rows]
+        dist.all_gather(parts, padded, group=self.group)
+        return [part[:count].to(value.device) for part, count in zip(parts, rows, strict=True)]
+
+    def _reduce(self, value: Tensor, op: Any) -> Tensor:
+        there = value.detach().to(self.device, copy=True).contiguous()
+        dist.all_reduce(there, op=op, group=self.group)
+        return there.to(value.device)
+
+
+def members(group: Any, input: object) -> Ranks:
+    """Who takes part: group is a process group, or True for the default one."""
+    if not dist.is_available() or not dist.is_initialized():
+        raise RuntimeError("group needs torch.distributed: call torch.distributed.init_process_group first")
+    if group is True:
+        group = dist.group.WORLD
+    if not isinstance(group, dist.ProcessGroup):
+        raise TypeError(f"group must be a process group, or True for the default one, got {group!r}")
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise ValueError(f"group must hold this process, rank {dist.get_rank()}, got a group without it")
+    return Ranks(group, rank, dist.get_world_size(group), _device(group, input))
+
+
+def _device(group: Any, input: object) -> torch.device:
+    backend = dist.get_backend(group)
+    if backend == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    own = input.device if isinstance(input, Tensor) else torch.device("cpu")
+    return torch.device("cpu") if backend == "gloo" else own
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What every rank knows of the others."""
+
+    rows: list[int]  # samples times positions, ignored ones included
+    kept: list[int]  # those that are not ignored
+    finite: bool  # all logits and dense targets
+    composed: bool  # some rank must see inside the loss
+
+    @property
+    def samples(self) -> int:
+        return sum(self.kept)
+
+
+def agree(ranks: Ranks, batch: Batch | None, settings: Settings, composed: bool, error: Exception | None) -> Agreement:
+    """Exchange a few numbers; raise on every rank if one of them failed or they do not fit together."""
+    told = [int(error is None), 0, 0, 0, 0, 0, 0, _fingerprint(settings), int(composed)]
+    if batch is not None:
+        rows = batch.logits.shape[0] * batch.logits.shape[2]
+        told[1:4] = [batch.classes, _DTYPES.index(batch.logits.dtype), int(batch.dense is not None)]
+        told[4] = told[5] = rows
+    numbers = torch.tensor(told, dtype=torch.int64, device=ranks.device)
+    if batch is not None:
+        # Stays on the device: the exchange below is the only point where the host waits.
+        numbers[6] = _is_finite(batch).to(numbers)
+        if batch.labels is not None:
+            kept = batch.labels != settings.ignore_index
+            wrong = kept & ((batch.labels < 0) | (batch.labels >= batch.classes))
+            numbers[0] -= wrong.any().to(numbers)
+            numbers[5] = kept.sum().to(numbers)
+    table = [torch.empty_like(numbers) for _ in range(ranks.size)]
+    dist.all_gather(table, numbers, group=ranks.group)
+    columns = torch.stack(table, dim=1).tolist()
+    ok, classes, dtypes, dense, all_rows, all_kept, finite, prints, inside = columns
+    if not all(ok):
+        _raise_failure(ranks, batch, settings, error, ok)
+    _same("input must have the same number of classes", classes)
+    _same("input must have the same dtype", [str(_DTYPES[code]) for code in dtypes])
+    _same("target must be of the same kind", ["dense" if d else "class indices" for d in dense])
+    if len(set(prints)) > 1:
+        raise ValueError("weight, ignore_index, reduction, k, prior and tau must be the same on every rank")
+    return Agreement(all_rows, all_kept, all(finite), any(inside))
+
+
+def _is_finite(batch: Batch) -> Tensor:
+    """One pass: an infinity or a NaN makes the sum infinite or NaN. Sums that overflow only cost time."""
+    total = batch.logits.detach().sum(dtype=torch.float64)
+    if batch.dense is not None:
+        total = total + batch.dense.detach().sum(dtype=torch.float64)
+    return torch.isfinite(total)
+
+
+def _fingerprint(settings: Settings) -> int:
+    """Of the plain numbers and the shapes; the values of tensors are trusted to be the same, like a model's weights."""
+    parts = [tuple(v.shape) if isinstance(v, Tensor) else v for v in settings]
+    return zlib.crc32(repr(parts).encode())
+
+
+def _same(rule: str, values: list[Any]) -> None:
+    if len(set(values)) > 1:
+        raise ValueError(f"{rule} on every rank, got {values}")
+
+
+def _raise_failure(
+    ranks: Ranks, batch: Batch | None, settings: Settings, error: Exception | None, ok: list[int]
+) -> None:
+    """The rank that failed raises its own error, the others say which one failed and why."""
+    if error is None and not ok[ranks.rank]:
+        assert batch is not None
+        assert batch.labels is not None
+        labels = batch.labels.reshape(-1)
+        kept = labels != settings.ignore_index
+        wrong = labels[kept & ((labels < 0) | (labels >= batch.classes))]
+        error = _targets.bad_label(int(wrong[0]), batch.classes)
+    text = f"{type(error).__name__}: {error}".encode()[:_MESSAGE_BYTES] if error is not None else b""
+    message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8)
+    message[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)
+    parts = ranks.gather(message.to(ranks.device), [_MESSAGE_BYTES] * ranks.size)
+    if error is not None:
+        raise error
+    failed = ok.index(0)
+    said = bytes(parts[failed].tolist()).rstrip(b"\0").decode(errors="replace")
+    raise RuntimeError(f"rank {failed} failed: {said}")
+
+
+def refuse_second_order() -> None:
+    """For backward passes: a part of the second derivative would be missing without a word."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("with group, create_graph=True is not possible: the second derivative needs all ranks")

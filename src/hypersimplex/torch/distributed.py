@@ -1,0 +1,151 @@
+"""The loss of a batch that lies on many ranks: value and gradient are those of one process with the joined batch.
+
+The loss couples all samples of the batch, so the mean of the ranks' own losses is another loss. Two ways are exact:
+
+    gather    every rank receives all logits and computes the whole loss. Small batches, and every odd case.
+    search    every rank keeps its samples; the ranks look for the thresholds together, five numbers for each class and
+              step travel. Large batches; see _shared_search.py.
+
+Which one is taken depends on numbers all ranks know. The backward pass exchanges nothing, except with reduction="none".
+
+What a rank's gradient is. Data-parallel training averages the ranks' gradients, so the gradient of a rank's own logits
+comes multiplied by the number of ranks: the average is then the gradient of the joined batch. Without DDP or FSDP,
+average the parameters' gradients over the ranks yourself. Gradients to weight, k, prior and tau are whole on each rank.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hypersimplex.torch import _shared_search, _targets, loss
+from hypersimplex.torch._ranks import Agreement, Ranks, agree, members, refuse_second_order
+from hypersimplex.torch._targets import Batch, Outcome, Settings
+from hypersimplex.torch.functional import _no_transform
+
+# Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
+GATHER_BYTES = 1 << 18
+
+_forced: str | None = None
+
+
+@contextmanager
+def forced(way: str) -> Iterator[None]:
+    """Take "gather" or "search" whatever the size; for tests and measurements, on all ranks alike."""
+    global _forced
+    before, _forced = _forced, way
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Outcome:
+    """The loss of all ranks' samples, on every rank; with reduction="none" the losses of this rank's samples."""
+    ranks = members(group, input)
+    batch, error, composed = None, None, False
+    try:
+        batch = _read(input, target, settings)
+        composed = settings.reduction == "none" or _needs_more(batch, settings)
+    except Exception as found:  # every failure must reach the other ranks before it is raised
+        error = found
+    agreed = agree(ranks, batch, settings, composed, error)
+    assert batch is not None
+    if _searches(batch, agreed):
+        outcome = _shared_search.compute(input, batch, settings, ranks, agreed)
+        if outcome is not None:
+            return outcome
+    return _gathered(batch, settings, ranks, agreed)
+
+
+def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
+    if not _no_transform():
+        raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
+    _targets.check_reduction(settings.reduction)
+    if settings.k is not None and settings.prior is not None:
+        raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
+    batch = _targets.read(input, target)
+    for name in ("weight", "k", "prior", "tau"):
+        value = getattr(settings, name)
+        if value is not None:
+            each = _targets.per_class(name, value, batch.classes, batch.logits.device)
+            if name == "prior" and each.device.type == "cpu":
+                _targets.check_prior(each)
+    if batch.dense is not None and batch.dense.device.type == "cpu":
+        _targets.check_dense(batch.dense)
+    return batch
+
+
+def _needs_more(batch: Batch, settings: Settings) -> bool:
+    """Whether something besides the logits wants a gradient."""
+    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.dense)
+    return torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in others)
+
+
+def _searches(batch: Batch, agreed: Agreement) -> bool:
+    if agreed.composed or not agreed.finite or agreed.samples == 0 or batch.classes == 0:
+        return False
+    if _forced is not None:
+        return _forced == "search"
+    return sum(agreed.rows) * batch.classes * batch.logits.element_size() > GATHER_BYTES
+
+
+def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement) -> Outcome:
+    rows, rank = agreed.rows, ranks.rank
+    own = _as_rows(batch.logits)
+    logits = ranks.gather(own, rows)
+    logits[rank] = _scaled(own, ranks.size)
+    if batch.labels is not None:
+        targets = ranks.gather(batch.labels.reshape(-1), rows)
+    else:
+        assert batch.dense is not None
+        dense = _as_rows(batch.dense)
+        targets = ranks.gather(dense, rows)
+        targets[rank] = _scaled(dense, ranks.size)
+    outcome = loss.compute(torch.cat(logits), torch.cat(targets), settings)
+    if settings.reduction != "none":
+        return outcome
+    losses = _own(outcome.loss, ranks, rows).reshape(batch.shape)
+    return outcome._replace(loss=losses)
+
+
+def _as_rows(array: Tensor) -> Tensor:
+    """(samples, classes, positions) as (samples times positions, classes)."""
+    return array.squeeze(2) if array.shape[2] == 1 else array.transpose(1, 2).reshape(-1, array.shape[1])
+
+
+class _Scaled(torch.autograd.Function):
+    """The same tensor; its gradient times the number of ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, size: int) -> Tensor:
+        ctx.size = size
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        refuse_second_order()
+        return grad * ctx.size, None
+
+
+_scaled: Any = _Scaled.apply
+
+
+class _Own(torch.autograd.Function):
+    """One's own rows of what all ranks computed. The gradient is that of the average of the ranks' objectives."""
+
+    @staticmethod
+    def forward(ctx: Any, losses: Tensor, ranks: Ranks, rows: list[int]) -> Tensor:
+        ctx.ranks, ctx.rows = ranks, rows
+        first = sum(rows[: ranks.rank])
+        return losses[first : first + rows[ranks.rank]].clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        refuse_second_order()
+        return torch.cat(ctx.ranks.gather(grad, ctx.rows)) / ctx.ranks.size, None, None
+
+
+_own: Any = _Own.apply
