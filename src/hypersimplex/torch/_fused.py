@@ -12,7 +12,7 @@ from torch import Tensor
 from hypersimplex import _kernel
 from hypersimplex.torch import _ops, _targets
 from hypersimplex.torch._targets import Batch, Number, Outcome, Settings
-from hypersimplex.torch.functional import _TENSORS, _no_transform
+from hypersimplex.torch.functional import _TENSORS, _has_memory, _no_transform
 
 
 def _needs_gradient(value: Number | None) -> bool:
@@ -76,7 +76,7 @@ class _Loss(torch.autograd.Function):
         grad, ctx.grad = ctx.grad, None
         if grad is None:
             grad = solve(_targets.fit(input, target), ctx.settings, True).grad
-        if not _no_transform():  # several v at once
+        if not (_has_memory(v) and _no_transform()):  # several v at once
             return (grad * v).to(input.dtype).view(input.shape), None
         if v.item() != 1.0:
             grad.mul_(v)

@@ -1,0 +1,266 @@
+"""HyperSimplexLoss: thresholds that are tracked, calibrated, saved, moved, and decided by."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss, threshold
+from tests.losses import DOUBLE, every_path, labels_of, normal, one_hot, same, using
+
+
+def batches(count=12, n=40, classes=4):
+    return [(normal(n, classes, seed=i) + i, labels_of(n, classes=classes, seed=i)) for i in range(count)]
+
+
+def thresholds(logits, target, classes=4, tau=1.0):
+    return threshold(logits, one_hot(target, classes).sum(0), tau, dim=0)
+
+
+@every_path
+@pytest.mark.parametrize("momentum", [0.25, 1.0, 0.0, None])
+def test_the_running_threshold_is_the_average_and_then_moves_by_momentum(path, momentum):
+    criterion, expected = HyperSimplexLoss(momentum=momentum), torch.zeros(4, dtype=DOUBLE)
+    with using(path):
+        for seen, batch in enumerate(batches(), start=1):
+            assert torch.equal(criterion(*batch), hypersimplex_loss(*batch))
+            expected += max(1 / seen, momentum or 0) * (thresholds(*batch) - expected)
+            same(criterion.threshold, expected)
+    if not momentum:
+        same(criterion.threshold, torch.stack([thresholds(*batch) for batch in batches()]).mean(0))
+
+
+@every_path
+def test_a_class_absent_from_a_batch_keeps_its_threshold(path):
+    criterion = HyperSimplexLoss(momentum=None)
+    (first, labels), (second, _), (third, _) = batches(3)
+    absent = torch.where(labels == 2, 1, labels)
+    with using(path):
+        criterion(first, labels)
+        before = criterion.threshold.clone()
+        criterion(second, absent)
+        assert criterion.threshold[2] == before[2]
+        assert (criterion.threshold != before).sum() == 3
+        criterion(third, labels)
+        # Two batches had class 2, three had the others; the share of positives counts all three.
+        same(criterion.threshold[2], (thresholds(first, labels) + thresholds(third, labels))[2] / 2)
+    assert criterion.seen.tolist() == [3, 3, 2, 3]
+    same(criterion.share[2], (labels == 2).double().mean() * 2 / 3)
+
+
+@every_path
+def test_a_batch_of_one_class_moves_nothing(path):
+    criterion = HyperSimplexLoss()
+    logits, labels = batches(1)[0]
+    with using(path):
+        criterion(logits, labels)
+        before = criterion.threshold.clone()
+        criterion(logits + 7, torch.full_like(labels, 1))
+        criterion(logits + 7, torch.full_like(labels, -100))
+    assert torch.equal(criterion.threshold, before)
+    assert criterion.batches == 2, "the batch without any sample is none"
+
+
+@every_path
+def test_eval_freezes(path):
+    criterion = HyperSimplexLoss()
+    first, second = batches(2)
+    with using(path):
+        criterion(*first)
+        before = copy.deepcopy(criterion.state_dict())
+        same(criterion.eval()(*second), hypersimplex_loss(*second))
+        assert all(torch.equal(criterion.state_dict()[name], value) for name, value in before.items())
+        criterion.train()(*second)
+    assert not torch.equal(criterion.threshold, before["threshold"])
+
+
+def test_a_fresh_module_in_eval_mode_still_gives_the_loss():
+    batch = batches(1)[0]
+    criterion = HyperSimplexLoss().eval()
+    same(criterion(*batch), hypersimplex_loss(*batch))
+    assert criterion.threshold is None
+
+
+@every_path
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_calibrate_is_the_exact_average_of_a_pass(path, kind):
+    criterion = HyperSimplexLoss()
+    with using(path):
+        criterion(normal(40, 4) + 100, labels_of(40, classes=4))
+        assert criterion.calibrate(kind(batch) for batch in batches()) is criterion
+    same(criterion.threshold, torch.stack([thresholds(*batch) for batch in batches()]).mean(0))
+    same(criterion.share, torch.stack([one_hot(target, 4).mean(0) for _, target in batches()]).mean(0))
+
+
+@pytest.mark.parametrize("given", [{"k": 10.0}, {"prior": 0.25}, {"prior": 0.25, "tau": 3.0}])
+def test_calibrate_by_logits_alone_uses_k_or_prior(given):
+    criterion = HyperSimplexLoss(**given).calibrate(logits for logits, _ in batches())
+    expected = [threshold(logits, 10, given.get("tau", 1.0), dim=0) for logits, _ in batches()]
+    same(criterion.threshold, torch.stack(expected).mean(0))
+
+
+def test_calibrate_by_logits_alone_uses_the_share_seen_in_training():
+    criterion = HyperSimplexLoss(momentum=None)
+    for batch in batches():
+        criterion(*batch)
+    share = criterion.share.clone()
+    criterion.calibrate([normal(60, 4), normal(60, 4, seed=1)])
+    expected = [threshold(normal(60, 4, seed=seed), share * 60, dim=0) for seed in (0, 1)]
+    same(criterion.threshold, torch.stack(expected).mean(0))
+    assert torch.equal(criterion.share, share)
+
+
+def test_calibrate_keeps_the_threshold_of_a_class_it_does_not_meet():
+    criterion = HyperSimplexLoss()
+    logits, labels = batches(1)[0]
+    criterion(logits, labels)
+    before = criterion.threshold.clone()
+    criterion.calibrate([(logits + 1, torch.where(labels == 2, 1, labels))])
+    assert criterion.threshold[2] == before[2]
+    assert (criterion.threshold != before).sum() == 3
+
+
+def test_calibrate_that_fails_changes_nothing():
+    criterion = HyperSimplexLoss()
+    criterion(*batches(1)[0])
+    before = criterion.threshold.clone()
+    with pytest.raises(ValueError, match="target must be between 0 and 3"):
+        criterion.calibrate([*batches(3), (normal(5, 4), torch.full((5,), 9))])
+    assert torch.equal(criterion.threshold, before)
+
+
+@pytest.mark.parametrize("tau", [1.0, 2.0, [0.5, 1.0, 2.0, 4.0]])
+def test_scores_and_classes(tau):
+    criterion = HyperSimplexLoss(tau=tau)
+    logits, target = batches(1)[0]
+    criterion(logits, target)
+    mu = thresholds(logits, target, tau=torch.as_tensor(tau, dtype=DOUBLE))
+    expected = (logits - mu) / torch.as_tensor(tau, dtype=DOUBLE)
+    same(criterion.scores(logits), expected)
+    same(criterion.scores(logits[0]), expected[0])
+    assert torch.equal(criterion.predict(logits), expected.argmax(1))
+    assert torch.equal(criterion.predict(logits[0]), expected[0].argmax())
+    spread = logits.reshape(5, 8, 4).movedim(-1, 1)
+    assert torch.equal(criterion.predict(spread), expected.argmax(1).reshape(5, 8))
+
+
+def test_binary_decision():
+    criterion = HyperSimplexLoss(tau=2.0)
+    logits, target = normal(50), labels_of(50, classes=2)
+    criterion(logits, target)
+    expected = ((logits - threshold(logits, target.sum(), 2.0)) / 2 > 0.5).long()
+    assert 0 < expected.sum() < 50
+    assert torch.equal(criterion.predict(logits), expected)
+    assert torch.equal(criterion.predict(logits[:, None]), expected[:, None])
+    assert criterion.predict(logits[7]) == expected[7]
+
+
+@pytest.mark.parametrize("way", ["train", "calibrate"])
+def test_multilabel_decision(way):
+    criterion, logits = HyperSimplexLoss(), normal(50, 3)
+    target = (normal(50, 3, seed=1) > 0).float()
+    if way == "train":
+        criterion(logits, target)
+    else:
+        criterion.calibrate([(logits, target)])
+    expected = (logits - threshold(logits, target.double().sum(0), dim=0) > 0.5).long()
+    assert torch.equal(criterion.predict(logits), expected)
+    assert torch.equal(criterion.predict(logits[0]), expected[0])
+
+
+def test_soft_labels_are_still_one_class():
+    criterion, (logits, target) = HyperSimplexLoss(), batches(1)[0]
+    criterion(logits, one_hot(target, 4) * 0.9 + 0.1 / 4)
+    assert criterion.predict(logits).shape == target.shape
+
+
+def test_state_dict_round_trip():
+    criterion, weight = HyperSimplexLoss(torch.ones(4), tau=torch.tensor(2.0)), torch.ones(4)
+    for batch in batches():
+        criterion(*batch)
+    fresh = HyperSimplexLoss(weight, tau=torch.tensor(1.0))
+    assert (
+        str(fresh.load_state_dict(copy.deepcopy(criterion.state_dict()), strict=True))
+        == "<All keys matched successfully>"
+    )
+    logits = batches(1)[0][0]
+    assert torch.equal(fresh.predict(logits), criterion.predict(logits))
+    batch = batches(13)[12]
+    fresh(*batch), criterion(*batch)
+    for name, value in criterion.state_dict().items():
+        assert torch.equal(fresh.state_dict()[name], value), name
+
+
+def test_saved_inside_a_model_and_on_disk(tmp_path):
+    def model():
+        return nn.ModuleDict({"net": nn.Linear(3, 4).double(), "loss": HyperSimplexLoss()})
+
+    trained = model()
+    trained["loss"](trained["net"](normal(40, 3)), labels_of(40, classes=4))
+    torch.save(trained.state_dict(), tmp_path / "model.pt")
+    fresh = model()
+    fresh.load_state_dict(torch.load(tmp_path / "model.pt"), strict=True)
+    assert torch.equal(fresh["loss"].threshold, trained["loss"].threshold)
+    assert fresh["loss"].threshold.any()
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+def test_copies_stand_alone(way):
+    criterion = HyperSimplexLoss(tau=nn.Parameter(torch.tensor(2.0)), prior=0.25)
+    criterion(*batches(1)[0])
+    copied = way(criterion)
+    before = criterion.threshold.clone()
+    same(copied.threshold, before)
+    copied(*batches(2)[1])
+    assert torch.equal(criterion.threshold, before)
+    assert not torch.equal(copied.threshold, before)
+    same(copied(*batches(1)[0]), criterion(*batches(1)[0]))
+
+
+def test_half_keeps_every_digit():
+    weight, k = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([7.001, 8, 9, 10])
+    criterion = HyperSimplexLoss(weight, k=k)
+    criterion(normal(40, 4, dtype=torch.float32) + 1000.123, labels_of(40, classes=4))
+    before = criterion.threshold.clone()
+    for kind in (torch.float16, torch.bfloat16):
+        criterion.to(kind)
+        assert torch.equal(criterion.threshold, before)
+        assert torch.equal(criterion.k, k)
+        assert torch.equal(criterion.weight, weight)
+    assert criterion.double().threshold.dtype == DOUBLE
+    assert criterion.to("meta").threshold.device.type == "meta"
+
+
+def test_double_logits_have_double_thresholds():
+    criterion, batch = HyperSimplexLoss(), batches(1)[0]
+    criterion(*batch)
+    torch.testing.assert_close(criterion.threshold, thresholds(*batch), rtol=1e-14, atol=1e-14)
+
+
+def test_half_scores_are_decided_in_full_precision():
+    """At 1000, float16 steps by one half: the scores must not be rounded before they are compared."""
+    criterion = HyperSimplexLoss()
+    criterion(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1]))
+    criterion.threshold.copy_(torch.tensor([-1000.1, -1000.2]))
+    logits = torch.zeros(1, 2, dtype=torch.float16)
+    assert criterion.predict(logits).tolist() == [1]
+    assert criterion.scores(logits).dtype == torch.float16
+
+
+def test_training_goes_on_after_inference_mode():
+    criterion, (first, second) = HyperSimplexLoss(momentum=None), batches(2)
+    with torch.inference_mode():
+        criterion(*first)
+    criterion(*second)
+    with using("composed"):
+        criterion(*second)
+    same(criterion.threshold, (thresholds(*first) + 2 * thresholds(*second)) / 3)
+
+
+def test_repr():
+    assert (
+        repr(HyperSimplexLoss(prior=0.5, tau=1.5))
+        == "HyperSimplexLoss(reduction='mean', prior=0.5, tau=1.5, momentum=0.1)"
+    )
