@@ -95,7 +95,7 @@ def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], i
     steps = [s // x.itemsize for s in x.strides]
     odd = any(s % x.itemsize for s in x.strides) or not x.flags.aligned or not x.dtype.isnative
     if odd or np.empty_like(x).strides != x.strides or not _kernel.lies_evenly(x.shape, steps, along):
-        x = np.ascontiguousarray(x, dtype=x.dtype.newbyteorder("="))
+        x = x.astype(x.dtype.newbyteorder("="), order="C")
     return x, dtype, along
 
 
