@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch import _plain
@@ -39,6 +40,15 @@ def plain() -> Iterator[None]:
 
 def is_plain() -> bool:
     return _forced_plain
+
+
+def no_transform() -> bool:
+    """Whether tensors are what they seem: no compilation, no functorch level, no dual numbers."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and forward_ad._current_level < 0
+    )
 
 
 def evenly(x: Tensor, dim: int) -> Tensor:

@@ -4,10 +4,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from hypersimplex import _checks
-from hypersimplex.torch import _ops
+from hypersimplex.torch import _contiguous, _ops
 
 Number = Tensor | float
 
@@ -48,7 +47,7 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
     """
     k, tau = _as_tensors(input, k, tau, dim)
     mu: Tensor = torch.ops.hypersimplex.threshold(input.detach(), k.detach(), tau.detach(), dim)
-    if not _no_transform() or (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
+    if not _ops.no_transform() or (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
         # The derivative is that of the formula on the active set; the value stays the operator's.
         formula = _local(input, k, tau, dim)[1]
         mu = mu + (formula - formula.detach())
@@ -68,21 +67,14 @@ def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
     return result
 
 
-def _no_transform() -> bool:
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-    )
-
-
+_no_transform = _ops.no_transform
 _TENSORS = frozenset({Tensor, torch.nn.Parameter})
 _VALUES = frozenset({float, int, Tensor, torch.nn.Parameter})
 
 
 def _is_eager(input: Tensor, k: Number, tau: Number) -> bool:
     """Whether the autograd function will do: plain tensors, and no transform that must see inside."""
-    return _no_transform() and type(input) in _TENSORS and type(k) in _VALUES and type(tau) in _VALUES
+    return _ops.no_transform() and type(input) in _TENSORS and type(k) in _VALUES and type(tau) in _VALUES
 
 
 def _check_input(input: Tensor, dim: int) -> int:
@@ -113,6 +105,10 @@ def _as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor
 
 def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
     along = _check_input(input, dim)
+    if _contiguous.fits(input, k, tau):
+        run = _contiguous.Projection.apply if input.requires_grad else _contiguous.project
+        simple: Tensor = run(input, k, tau, dim)  # type: ignore[no-untyped-call]
+        return simple
     if not input.is_cpu or _ops.is_plain():
         k, tau = _as_tensors(input, k, tau, dim)
     else:
@@ -151,9 +147,9 @@ class _Projection(torch.autograd.Function):
         y, *rest = ctx.saved_tensors
         tau = rest[0] if rest else ctx.tau
         needs = ctx.needs_input_grad
-        if y.is_cpu and not torch.is_grad_enabled() and not _ops.is_plain() and _has_memory(v) and _no_transform():
+        if y.is_cpu and not torch.is_grad_enabled() and not _ops.is_plain() and _has_memory(v) and _ops.no_transform():
             return *_ops.kernel_backward(y, v, tau, ctx.dim, needs), None
-        to_x, to_k, to_tau = _vjp(y, v, tau, ctx.dim)
+        to_x, to_k, to_tau = vjp(y, v, tau, ctx.dim)
         return to_x if needs[0] else None, to_k if needs[1] else None, to_tau if needs[2] else None, None
 
 
@@ -171,7 +167,7 @@ def _active(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return active | broken, torch.where(broken.any(dim, keepdim=True), torch.nan, count)
 
 
-def _vjp(y: Tensor, v: Tensor, tau: Number, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+def vjp(y: Tensor, v: Tensor, tau: Number, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """The derivative in torch operations, so that it can be differentiated again."""
     wide = torch.float64 if y.dtype == torch.float64 else torch.float32
     y, w = y.to(wide), v.to(wide)
