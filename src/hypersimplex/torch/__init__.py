@@ -7,6 +7,7 @@ except ModuleNotFoundError as error:
         "hypersimplex.torch needs PyTorch; install it with: pip install 'hypersimplex[torch]'"
     ) from error
 
+from hypersimplex.torch.chunks import backward_in_chunks
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, threshold
 from hypersimplex.torch.loss import hypersimplex_loss
 from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax
@@ -14,6 +15,7 @@ from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax
 __all__ = [
     "HyperSimplexLoss",
     "SoftBinaryArgmax",
+    "backward_in_chunks",
     "binary_argmax",
     "hypersimplex_loss",
     "soft_binary_argmax",

@@ -1,0 +1,151 @@
+"""The exact gradient of a large batch in the memory of a small one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+
+
+def backward_in_chunks(
+    model: nn.Module,
+    loss: Callable[[Tensor, Any], Tensor],
+    inputs: Inputs,
+    targets: Any,
+    *,
+    chunk_size: int,
+    scaler: Any = None,
+) -> Tensor:
+    """Add to every parameter's .grad the gradient of loss(model(inputs), targets), keeping one chunk's activations.
+
+    A loss that couples the samples of a batch cannot be summed over smaller batches. So the model runs twice: first
+    without gradients over all chunks, for the logits; the loss of all logits gives their gradient; then every chunk
+    runs again, with the random numbers it had, and is sent its part of that gradient. It costs one more forward pass.
+
+    Dropout draws the same masks both times. Buffers are put back before the second pass, so running statistics move
+    once. BatchNorm in training mode normalises by the statistics of a chunk: the gradient is exact for that model.
+    Under DistributedDataParallel gradients are exchanged once, with the last chunk; with a `group` in the loss, ranks
+    may have different numbers of samples and chunks. Call it inside `torch.autocast` to use that.
+
+    Args:
+        model: gives logits whose first dim is the batch; may be wrapped in DistributedDataParallel.
+        loss: called once as loss(logits, targets); gives a scalar. Its own parameters get their gradient too.
+        inputs: a tensor, or a tuple or list (model(*inputs)) or dict (model(**inputs)) of tensors, batch first.
+        targets: handed to the loss as they are.
+        chunk_size: samples of a chunk; the last one may have fewer.
+        scaler: a GradScaler, to scale the loss before its gradient is taken.
+
+    Returns:
+        The loss, detached and not scaled.
+
+    >>> from hypersimplex.torch import hypersimplex_loss
+    >>> _ = torch.manual_seed(0)
+    >>> model, x, y = nn.Linear(4, 3), torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    >>> value = backward_in_chunks(model, hypersimplex_loss, x, y, chunk_size=2)
+    >>> whole = hypersimplex_loss(model(x), y)
+    >>> torch.allclose(torch.autograd.grad(whole, model.weight)[0], model.weight.grad)
+    True
+    """
+    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+        raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
+    chunks = _cut(inputs, chunk_size)
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    before = {name: buffer.clone() for name, buffer in inner.named_buffers()}
+    outputs, states = [], []
+    with torch.no_grad():
+        for chunk in chunks:
+            states.append(_RandomState(chunk))
+            outputs.append(_logits(inner, chunk))
+    # Weights that autocast turned to half without gradients must not be met again.
+    torch.clear_autocast_cache()
+    value, gradients = _loss_gradient(loss, outputs, targets, scaler)
+    for name, buffer in inner.named_buffers():
+        if name in before:
+            buffer.copy_(before[name])
+    after = _RandomState(inputs)
+    for index, chunk in enumerate(chunks):
+        states[index].restore()
+        with nullcontext() if index + 1 == len(chunks) else _without_exchange(model):
+            logits = _logits(model, chunk)
+            with torch.autocast(logits.device.type, enabled=False):
+                logits.backward(gradients[index])
+    after.restore()
+    return value
+
+
+def _loss_gradient(
+    loss: Callable[[Tensor, Any], Tensor], outputs: list[Tensor], targets: Any, scaler: Any
+) -> tuple[Tensor, Sequence[Tensor]]:
+    sizes = [output.shape[0] for output in outputs]
+    logits = torch.cat(outputs).requires_grad_()
+    outputs.clear()
+    with torch.enable_grad():
+        value = loss(logits, targets)
+        if value.dim() != 0:
+            raise ValueError(f"loss must give a scalar, got shape {tuple(value.shape)}")
+        scaled = value if scaler is None else scaler.scale(value)
+        with torch.autocast(logits.device.type, enabled=False):
+            scaled.backward()
+    assert logits.grad is not None
+    return value.detach(), logits.grad.split(sizes)
+
+
+def _logits(model: nn.Module, chunk: Inputs) -> Tensor:
+    if isinstance(chunk, Tensor):
+        logits = model(chunk)
+    elif isinstance(chunk, Mapping):
+        logits = model(**chunk)
+    else:
+        logits = model(*chunk)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"model must give one tensor of logits, got {type(logits).__name__}")
+    return logits
+
+
+def _tensors(inputs: Inputs) -> list[Tensor]:
+    parts = [inputs] if isinstance(inputs, Tensor) else list(inputs.values() if isinstance(inputs, Mapping) else inputs)
+    for part in parts:
+        if not isinstance(part, Tensor) or part.dim() == 0:
+            what = "a scalar" if isinstance(part, Tensor) else type(part).__name__
+            raise TypeError(
+                f"inputs must be a tensor, or a tuple, list or dict of tensors with a batch dim, got {what}"
+            )
+    return parts
+
+
+def _cut(inputs: Inputs, chunk_size: int) -> list[Inputs]:
+    """At least one chunk: a rank without samples takes part in the exchange of gradients all the same."""
+    parts = _tensors(inputs)
+    sizes = {part.shape[0] for part in parts}
+    if len(sizes) != 1:
+        raise ValueError(f"inputs must have the same size of dim 0, got {[part.shape[0] for part in parts]}")
+    pieces = list(zip(*(part.split(chunk_size) for part in parts), strict=True))
+    if isinstance(inputs, Tensor):
+        return [piece[0] for piece in pieces]
+    if isinstance(inputs, Mapping):
+        return [dict(zip(inputs, piece, strict=True)) for piece in pieces]
+    return list(pieces)
+
+
+class _RandomState:
+    """The state of the default generators of the CPU and of the devices where the inputs lie, as of now."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.cpu = torch.get_rng_state()
+        devices = {part.device for part in _tensors(inputs) if part.device.type != "cpu"}
+        self.others = {device: torch.get_device_module(device).get_rng_state(device) for device in devices}
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        for device, state in self.others.items():
+            torch.get_device_module(device).set_rng_state(state, device)
+
+
+def _without_exchange(model: nn.Module) -> AbstractContextManager[Any]:
+    no_sync: Any = getattr(model, "no_sync", None)
+    context: AbstractContextManager[Any] = nullcontext() if no_sync is None else no_sync()
+    return context
