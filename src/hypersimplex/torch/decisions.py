@@ -35,12 +35,13 @@ def decide(values: Tensor, classes: int, multilabel: bool) -> Tensor:
 @torch.no_grad()
 def fold_(linear: nn.Module, threshold: Tensor, tau: Tensor) -> None:
     """Change the layer's weight and bias so that it puts out scores."""
-    weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     name, classes = type(linear).__name__, threshold.shape[0]
-    if not isinstance(weight, Tensor) or weight.dim() < 2:
-        raise TypeError(f"linear must be a layer with a weight and a bias, such as nn.Linear, got {name}")
+    # Of other layers the first dim of the weight need not be the outputs.
+    if not isinstance(linear, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        raise TypeError(f"linear must be nn.Linear or nn.Conv, got {name}")
+    weight, bias = linear.weight, linear.bias
     if not isinstance(bias, Tensor):
-        raise ValueError(f"linear must have a bias to hold the thresholds, got {name} with bias=None")
+        raise ValueError(f"linear must have a bias to hold the thresholds, got {name} without one")
     if weight.shape[0] != classes or bias.shape != (classes,):
         raise ValueError(f"linear must have {classes} outputs, one for each threshold, got {weight.shape[0]}")
     mu, each = threshold.to(bias), tau.to(bias)
