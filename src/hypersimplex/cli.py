@@ -295,3 +295,7 @@ def data_check(
         raise _fail(error) from None
     if not good:
         raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

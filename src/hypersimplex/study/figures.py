@@ -10,6 +10,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.store import Run
@@ -149,6 +150,8 @@ def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Ru
             mean, sd = values.mean(0), values.std(0)
             axes.plot(epochs, mean, color=color, linewidth=1.5, label=loss)
             axes.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.18, linewidth=0)
+        axes.set_title(f"batch size {batch}", fontsize=10)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
         axes.set_ylabel("test accuracy, %")
         axes.legend(fontsize=8, loc="lower right")

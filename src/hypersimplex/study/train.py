@@ -21,7 +21,7 @@ REFERENCE_BATCH = 128
 
 
 class DivergedError(ArithmeticError):
-    """The training loss is no longer a finite number."""
+    """The training loss or the weights are no longer finite."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,9 @@ class Training:
         mean = float(total) / len(order)
         if not math.isfinite(mean):
             raise DivergedError(f"the training loss of epoch {number} is {mean}")
+        # The hinge of NaN logits is zero: a loss can look fine after the network is lost.
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise DivergedError(f"the network's weights are not finite after epoch {number}")
         here = self.prepared
         validation = self.evaluate(here.train, here.train_y, here.validation_rows)
         test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)))

@@ -1,0 +1,166 @@
+"""One's own data: tables, image folders, functions; and the batches made of any data."""
+
+import re
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+
+from hypersimplex.study import data
+from hypersimplex.study.batches import Images, prepare, split
+from hypersimplex.study.formats import DataError
+
+CPU = torch.device("cpu")
+
+
+def frame(n=60):
+    rng = np.random.default_rng(0)
+    label = np.where(np.arange(n) % 3 == 0, "yes", "no")
+    return pd.DataFrame(
+        {"a": rng.normal(size=n), "b": rng.integers(0, 5, n), "colour": ["red", "blue"] * (n // 2), "y": label}
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_with_a_label_column(tmp_path, suffix):
+    table = frame()
+    table.loc[3, "a"] = np.nan
+    path = tmp_path / f"t.{suffix}"
+    table.to_csv(path, index=False) if suffix == "csv" else table.to_parquet(path)
+    found = data.load(str(path), label="y")
+    assert found.classes == ("no", "yes")
+    # a, b, and one column for each of two colours; every fifth row of each class for the test
+    assert found.train_x.shape == (48, 4)
+    assert found.test_y.mean() == pytest.approx(1 / 3, abs=0.01)
+    assert np.isfinite(found.train_x).all()
+    ready = prepare(found, None, 0.25, False, CPU)
+    rows = ready.train.batch(ready.train_rows)
+    torch.testing.assert_close(rows.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (None, "label must name the label column of .*; its columns are a, b, colour, y"),
+        ("z", "label must be a column of .*, got 'z'; its columns are a, b, colour, y"),
+        ("a", "column 'a' must hold 2 to 1000 repeated classes, got 60"),
+    ],
+)
+def test_a_wrong_label_column_is_named(tmp_path, label, message):
+    frame().to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=message):
+        data.load(str(tmp_path / "t.csv"), label=label)
+
+
+def test_what_is_no_data_set_is_named():
+    with pytest.raises(DataError, match="dataset must be one of digits, fashion-mnist, cifar-10, a"):
+        data.load("mnist")
+    with pytest.raises(DataError, match=r"nowhere.csv does not exist"):
+        data.load("nowhere.csv", label="y")
+    with pytest.raises(DataError, match="cannot be imported"):
+        data.load("no_such_module:make")
+
+
+def write_images(root, classes=("cat", "dog"), count=10, size=(9, 8)):
+    rng = np.random.default_rng(0)
+    for name in classes:
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            Image.fromarray(rng.integers(0, 256, (*size, 3), np.uint8)).save(root / name / f"{i}.png")
+
+
+def test_an_image_folder_is_split(tmp_path):
+    write_images(tmp_path / "pets")
+    found = data.load(str(tmp_path / "pets"))
+    assert (found.train_x.shape, found.test_x.shape) == ((16, 9, 8, 3), (4, 9, 8, 3))
+    assert found.classes == ("cat", "dog")
+
+
+def test_an_image_folder_with_its_own_split(tmp_path):
+    write_images(tmp_path / "train")
+    write_images(tmp_path / "test", count=3)
+    assert len(data.load(str(tmp_path)).test_y) == 6
+
+
+def test_images_of_two_sizes_are_named(tmp_path):
+    write_images(tmp_path, ("cat",))
+    write_images(tmp_path, ("dog",), size=(5, 5))
+    with pytest.raises(DataError, match=re.escape("must be of the first image's size (9, 8), got (5, 5)")):
+        data.load(str(tmp_path))
+
+
+def test_a_function_brings_data_and_model(tmp_path, monkeypatch):
+    module = """
+        import numpy as np
+        from torch import nn
+        def make():
+            x = np.random.default_rng(0).normal(size=(30, 3))
+            y = (x[:, 0] > 0).astype(int)
+            return (x[:20], y[:20], x[20:], y[20:]), lambda: nn.Linear(3, 2)
+        def network():
+            return make()[0], nn.Linear(3, 2)
+        def wrong():
+            return 3
+    """
+    (tmp_path / "my_study.py").write_text(textwrap.dedent(module))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = data.load("my_study:make")
+    assert found.model().out_features == 2
+    assert found.train_x.dtype == np.float32
+    # a network instead of a way to make one is made anew each time
+    again = data.load("my_study:network")
+    assert not torch.equal(again.model().weight, again.model().weight)
+    with pytest.raises(DataError, match=r"my_study:wrong must return \(dataset, model\)"):
+        data.load("my_study:wrong")
+    sys.modules.pop("my_study")
+
+
+def test_splits_are_disjoint_stratified_and_the_same_every_time():
+    digits = data.digits()
+    train, held = split(digits, 1000, 0.1)
+    assert abs(len(train) + len(held) - 1000) <= 10
+    assert not set(train) & set(held)
+    counts = np.bincount(digits.train_y[held])
+    assert counts.max() - counts.min() <= 2
+    np.testing.assert_array_equal(split(digits, 1000, 0.1)[1], held)
+    with pytest.raises(ValueError, match="subset must be at most"):
+        split(digits, 10_000, 0.1)
+
+
+def crop_and_flip(x, padding, down, right, flip):
+    """One image at a time, as the definition says."""
+    padded = np.pad(x, ((padding, padding), (padding, padding), (0, 0)), mode="reflect")
+    cut = padded[down : down + x.shape[0], right : right + x.shape[1]]
+    return cut[:, ::-1] if flip else cut
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_augmentation_is_a_crop_a_flip_and_a_normalisation(channels):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (20, 7, 6, channels), np.uint8)
+    mean, std = torch.rand(channels), torch.rand(channels) + 0.5
+    images = Images(x, 2, mean, std, CPU)
+    picks = torch.tensor([3, 3, 19, 0, 7, 11, 3, 5])
+    batch = images.batch(picks, torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(5)
+    moves = torch.randint(0, 5, (2, 8), generator=generator)
+    flips = torch.randint(0, 2, (8, 1), generator=generator)
+    assert 0 < flips.sum() < 8
+    for i, pick in enumerate(picks.tolist()):
+        expected = crop_and_flip(x[pick], 2, int(moves[0, i]), int(moves[1, i]), bool(flips[i]))
+        normal = (torch.tensor(expected.copy()) / 255 - mean) / std
+        torch.testing.assert_close(batch[i], normal.permute(2, 0, 1), atol=1e-5, rtol=1e-5)
+    plain = (torch.tensor(x[picks.numpy()]) / 255 - mean) / std
+    torch.testing.assert_close(images.batch(picks), plain.permute(0, 3, 1, 2), atol=1e-5, rtol=1e-5)
+
+
+def test_every_shift_and_flip_occurs():
+    x = np.arange(25, dtype=np.uint8).reshape(1, 5, 5, 1)
+    images = Images(x, 1, torch.zeros(1), torch.ones(1), CPU)
+    batch = images.batch(torch.zeros(2000, dtype=torch.int64), torch.Generator().manual_seed(0))
+    kinds = {tuple((255 * image).round().int().flatten().tolist()) for image in batch}
+    assert len(kinds) == 18
