@@ -64,7 +64,7 @@ def test_folded_binary():
 @pytest.mark.parametrize(
     ("layer", "kind", "message"),
     [
-        (nn.Linear(3, 4, bias=False), ValueError, "linear must have a bias to hold the thresholds, got Linear without one"),
+        (nn.Linear(3, 4, bias=False), ValueError, "linear must have a bias .* thresholds, got Linear without one"),
         (nn.Linear(3, 5), ValueError, "linear must have 4 outputs, one for each threshold, got 5"),
         (nn.Conv2d(4, 8, 1), ValueError, "linear must have 4 outputs, one for each threshold, got 8"),
         (nn.ConvTranspose2d(4, 4, 1), TypeError, "linear must be nn.Linear or nn.Conv, got ConvTranspose2d"),

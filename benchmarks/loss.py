@@ -1,0 +1,141 @@
+"""The loss, forward and backward, against PyTorch's own losses; and a whole training step with each.
+
+Run with `python -m benchmarks.loss`. All losses of a case take turns, so that a busy moment hits them alike; the table
+shows the median of the rounds, and of every round's ratio to cross-entropy. `--quick` is for trying it out.
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
+
+CASES = [(128, 10), (1024, 10), (8192, 10), (8192, 100), (4096, 1000)]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def squared_error(logits: Tensor, target: Tensor) -> Tensor:
+    hot = functional.one_hot(target, logits.shape[1]).to(logits.dtype)
+    return functional.mse_loss(logits.softmax(1), hot)
+
+
+def losses() -> dict[str, Loss]:
+    return {
+        "F.cross_entropy": functional.cross_entropy,
+        "hypersimplex_loss": hypersimplex_loss,
+        "HyperSimplexLoss": HyperSimplexLoss(),
+        "F.mse_loss(softmax)": squared_error,
+        "nn.MultiMarginLoss": nn.MultiMarginLoss(),
+    }
+
+
+def interleave(steps: dict[str, Callable[[], None]], rounds: int, calls: int) -> dict[str, list[float]]:
+    """Seconds for one call, in every round; each round begins with another step."""
+    names = list(steps)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for step in steps.values():
+        step()
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            begin = time.perf_counter()
+            for _ in range(calls):
+                steps[name]()
+            times[name].append((time.perf_counter() - begin) / calls)
+    return times
+
+
+def ratio(times: dict[str, list[float]], name: str, base: str = "F.cross_entropy") -> float:
+    return statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def time_losses(n: int, classes: int, rounds: int) -> dict[str, list[float]]:
+    torch.manual_seed(0)
+    logits, target = torch.randn(n, classes, requires_grad=True), torch.randint(classes, (n,))
+
+    def step(loss: Loss) -> Callable[[], None]:
+        def run() -> None:
+            logits.grad = None
+            loss(logits, target).backward()
+
+        return run
+
+    calls = max(1, min(100, 400_000 // (n * classes)))
+    return interleave({name: step(loss) for name, loss in losses().items()}, rounds, calls)
+
+
+def network() -> nn.Sequential:
+    """The network of the paper's image study."""
+
+    def block(inputs: int, pool: bool) -> list[nn.Module]:
+        layers: list[nn.Module] = [nn.Conv2d(inputs, 64, 3, padding=1), nn.BatchNorm2d(64)]
+        return [*layers, nn.MaxPool2d(2), nn.ReLU()] if pool else [*layers, nn.ReLU()]
+
+    body = [*block(3, False), *block(64, True), *block(64, False), *block(64, True)]
+    return nn.Sequential(*body, nn.Flatten(), nn.Linear(64 * 8 * 8, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def time_training(batch: int, rounds: int) -> dict[str, list[float]]:
+    torch.manual_seed(0)
+    images, target = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+
+    def step(loss: Loss) -> Callable[[], None]:
+        def run() -> None:
+            optimizer.zero_grad()
+            loss(model(images), target).backward()
+            optimizer.step()
+
+        return run
+
+    chosen = {name: loss for name, loss in losses().items() if name in ("F.cross_entropy", "HyperSimplexLoss")}
+    return interleave({name: step(loss) for name, loss in chosen.items()}, rounds, 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds, small cases, a small training step")
+    parser.add_argument("--rounds", type=int, default=41)
+    options = parser.parse_args()
+    rounds, cases = (3, CASES[:2]) if options.quick else (options.rounds, CASES)
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    print(f"{platform.machine()}, {os.cpu_count()} processors{load}, torch {torch.__version__}\n")
+    names = list(losses())
+    print(f"Microseconds forward and backward, and the ratio to {names[0]}\n")
+    print("| threads | logits | " + " | ".join(names) + " |")
+    print("| --- | --- |" + " --- |" * len(names))
+    for count in (1, 2):
+        for n, classes in cases:
+            with threads(count):
+                times = time_losses(n, classes, rounds)
+            cells = [f"{statistics.median(times[name]) * 1e6:.0f} ({ratio(times, name):.2f})" for name in names]
+            print(f"| {count} | ({n}, {classes}) | " + " | ".join(cells) + " |", flush=True)
+    batch = 32 if options.quick else 1024
+    print(f"\nA training step of the paper's network, batch {batch}\n")
+    for count in (1, 2):
+        with threads(count):
+            times = time_training(batch, 3 if options.quick else 7)
+        seconds = ", ".join(f"{name} {statistics.median(each):.3f} s" for name, each in times.items())
+        print(f"- {count} threads: {seconds}, ratio {ratio(times, 'HyperSimplexLoss'):.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

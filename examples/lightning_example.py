@@ -1,0 +1,53 @@
+"""The HyperSimplex loss in a LightningModule: the loss is a submodule, so checkpoints hold its thresholds.
+
+Needs `pip install lightning`. Run with `python examples/lightning_example.py`.
+"""
+
+import lightning
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+from hypersimplex.torch import HyperSimplexLoss
+
+
+class Classifier(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+        self.loss = HyperSimplexLoss()
+
+    def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        x, y = batch
+        loss: Tensor = self.loss(self.model(x), y)
+        return loss
+
+    def test_step(self, batch: tuple[Tensor, Tensor]) -> None:
+        x, y = batch
+        logits = self.model(x)
+        self.log("plain argmax", (logits.argmax(1) == y).float().mean())
+        self.log("predict", (self.loss.predict(logits) == y).float().mean())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+def run(epochs: int = 60) -> dict[str, float]:
+    lightning.seed_everything(0, verbose=False)
+    images, labels = load_digits(return_X_y=True)
+    data = TensorDataset(torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels))
+    train, test = random_split(data, [1200, len(data) - 1200])
+    trainer = lightning.Trainer(
+        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
+    )  # fmt: skip
+    classifier = Classifier()
+    trainer.fit(classifier, DataLoader(train, batch_size=600, shuffle=True))
+    (result,) = trainer.test(classifier, DataLoader(test, batch_size=len(test)), verbose=False)
+    return dict(result)
+
+
+if __name__ == "__main__":
+    for name, accuracy in run().items():
+        print(f"{name:14} {accuracy:.3f}")
