@@ -39,7 +39,8 @@ def soft_binary_argmax(
     Array([ 0. ,  0.5, -0.5], dtype=float32)
     """
     p = _prepare(x, k, tau, axis, axis_name)
-    return _soft(p.x, p.k, p.k_low, p.tau, p.along)
+    y: Array = _soft(p.x, p.k, p.k_low, p.tau, p.along)
+    return y
 
 
 def threshold(
@@ -53,7 +54,8 @@ def threshold(
     Array(0.75, dtype=float32)
     """
     p = _prepare(x, k, tau, axis, axis_name)
-    return _threshold(p.x, p.k, p.k_low, p.tau, p.along)
+    mu: Array = _threshold(p.x, p.k, p.k_low, p.tau, p.along)
+    return mu
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
@@ -65,7 +67,8 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     Array([0., 1., 1., 0.], dtype=float32)
     """
     p = _prepare(x, k, 1.0, axis, None, whole=True)
-    return _binary(jax.lax.stop_gradient(p.x), p.k, p.k_low, p.along.axis)
+    y: Array = _binary(jax.lax.stop_gradient(p.x), p.k, p.k_low, p.along.axis)
+    return y
 
 
 class _Problem(NamedTuple):

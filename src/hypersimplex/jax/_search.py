@@ -14,8 +14,9 @@ from jax import lax
 
 Array = jax.Array
 
-_BLOCK = 128
+_BLOCK = 1024
 _NEWTON_STEPS = 12
+_SAMPLED_FROM = 16_384
 
 
 class Along(NamedTuple):
@@ -165,7 +166,7 @@ def most_steps(dtype: Any) -> int:
 def begin(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
     """A first threshold, and how far to jump from it: that of a normal slice of the same mean and variance."""
     size = x.shape[along.axis]
-    if size < 4096:
+    if size < _SAMPLED_FROM:
         return _guess(x, goal, n, along)
     # A sample is searched first, which costs next to nothing.
     stride = size // max(512, min(8192, size // 32))
@@ -248,7 +249,7 @@ def _sum(terms: tuple[Array, ...], axis: int) -> tuple[Array, ...]:
         if cut == n:
             return whole
         rest = tuple(lax.slice_in_dim(p, cut, n, axis=axis) for p in parts)
-        return add(whole, lax.reduce(rest, zeros, add, (axis,)))
+        return tuple(add(whole, lax.reduce(rest, zeros, add, (axis,))))
 
     return tuple(jnp.expand_dims(s, axis) for s in reduce(terms, axis))
 
