@@ -21,7 +21,7 @@ FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
 endif
 
-.PHONY: help demo pytest test test-all test-rest test-slow sanitize lint format bench clean
+.PHONY: help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,13 +54,33 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
+	@echo "  make test-jax    the JAX front end, in an environment of its own"
+	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow sanitize  ## only what make test leaves out
+test-rest: test-slow sanitize test-jax test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
+
+# JAX and Triton have an environment each: nobody who works on the rest has to install them.
+.venv-%/.installed: pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/%.txt $(KERNEL)
+	@echo "Installing hypersimplex into .venv-$*; the first time takes a few minutes."
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/$*.txt -e '.[dev]'
+	@touch $@
+
+# The shared suite runs over JAX too, but for what is about the compiled kernel's ways of walking over memory, of which
+# every size would be compiled anew.
+test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and the shared one
+	.venv-jax/bin/mypy src/hypersimplex/jax/*.py
+	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" tests/jax
+	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/test_edges.py \
+		tests/test_operator_properties.py tests/test_precision.py tests/test_layouts.py
+
+test-triton: .venv-triton/.installed  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
+	.venv-triton/bin/pytest -n $(JOBS) tests/triton
 
 sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
