@@ -13,8 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from hypersimplex.study import catalog, data
+from hypersimplex.study.batches import prepare
 from hypersimplex.study.formats import DataError, read_cifar_binary, read_cifar_python, read_idx
 
 FILES = tuple(catalog.FASHION.content)
@@ -58,6 +60,7 @@ def test_fashion_mnist_is_read_and_found_by_the_variable(fashion, monkeypatch):
     np.testing.assert_array_equal(found.train_x[..., 0], arrays[FILES[0]])
     np.testing.assert_array_equal(found.test_y, arrays[FILES[3]])
     assert found.train_x.shape == (12, 28, 28, 1)
+    assert prepare(found, None, 0.0, True, torch.device("cpu")).test.batch(torch.arange(5)).shape == (5, 1, 28, 28)
 
 
 def test_unpacked_idx_files_do_as_well(fashion):

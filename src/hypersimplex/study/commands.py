@@ -5,11 +5,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from hypersimplex.study import catalog, checkpoint, estimate
-from hypersimplex.study.config import one_of
+from hypersimplex.study.config import RunConfig, one_of
 from hypersimplex.study.console import Live, cell_table, state_of, status_table
 from hypersimplex.study.data import NAMES
 from hypersimplex.study.engines import Engine, InProcess, Processes
@@ -50,37 +51,24 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
     if path.exists():
         with Store(path) as store:
             done = {r.training for r in store.runs() if r.state in ("done", "diverged")}
-    table = Table(title="grid")
-    for column in ("", "data", "loss", "batch", "settings", "seeds", "trainings", "epochs", "each", "all"):
-        table.add_column(column, justify="left" if column in ("", "data", "loss") else "right")
-    total = left = 0.0
-    loading = []
+    table = Table(title="trainings", box=box.SIMPLE_HEAD)
+    for column in ("", "data", "batch", "losses", "settings", "seeds", "number", "epochs", "each", "all"):
+        table.add_column(column, justify="left" if column in ("", "data") else "right")
+    times = estimate.seconds([c for _, configs in todo for c in configs], runtime)
+    loading = [speed.loading / speed.train for _, speed in times.values()]
+    total = sum(cost for cost, _ in times.values())
+    left = sum(cost for key, (cost, _) in times.items() if key not in done)
     for name, configs in todo:
-        times = estimate.seconds(configs, runtime)
-        groups: dict[tuple[str, str, int], list[Any]] = {}
+        groups: dict[tuple[str, int], list[RunConfig]] = {}
         for c in configs:
-            groups.setdefault((c.dataset, c.loss, c.batch_size), []).append(c)
-        for (dataset, loss, batch), group in groups.items():
+            groups.setdefault((c.dataset, c.batch_size), []).append(c)
+        for (dataset, batch), group in groups.items():
             cost = sum(times[c.key()][0] for c in group)
-            speed = times[group[0].key()][1]
-            loading.append(speed.loading / speed.train)
-            total += cost
-            left += sum(times[c.key()][0] for c in group if c.key() not in done)
-            settings, seeds = len({c.setting() for c in group}), len({c.seed for c in group})
+            kinds = (len({c.loss for c in group}), len({c.setting() for c in group}), len({c.seed for c in group}))
             each = estimate.in_words(cost / len(group))
-            row = (
-                name,
-                dataset,
-                loss,
-                batch,
-                settings,
-                seeds,
-                len(group),
-                group[0].epochs,
-                each,
-                estimate.in_words(cost),
-            )
+            row = (name, dataset, batch, *kinds, len(group), group[0].epochs, each, estimate.in_words(cost))
             table.add_row(*map(str, row))
+    console.print("losses: " + ", ".join(study.loss), highlight=False)
     console.print(table)
     count = sum(len(c) for _, c in todo)
     console.print(

@@ -50,10 +50,11 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple[float, Speed]]:
     """Return the estimated seconds of each training by key, with the speed behind it."""
-    speeds: dict[tuple[str, int, str], tuple[Speed, Training]] = {}
+    # By data set and size of a step: the loss is a small part of a step.
+    speeds: dict[tuple[str, int], tuple[Speed, Training]] = {}
     estimates = {}
     for config in trainings:
-        kind = (config.dataset, min(config.batch_size, LARGEST), config.loss)
+        kind = (config.dataset, min(config.batch_size, LARGEST))
         if kind not in speeds:
             speeds[kind] = measure(config, runtime)
         speed, training = speeds[kind]

@@ -40,7 +40,8 @@ def read_idx(path: Path) -> Array:
     expected = head + int(np.prod(shape, dtype=np.int64))
     if len(raw) != expected:
         raise DataError(f"{path} must hold {expected} bytes for shape {shape}, got {len(raw)}; fetch it again")
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
+    # A copy: torch refuses to share memory that cannot be written.
+    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape).copy()
 
 
 def read_cifar_binary(path: Path) -> tuple[Array, Array]:

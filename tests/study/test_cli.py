@@ -1,0 +1,153 @@
+"""The command, as a person calls it."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from hypersimplex.cli import app
+from hypersimplex.study.store import Store
+
+runner = CliRunner()
+QUICK = ["--epochs", "2", "--width", "8", "--batch-size", "512", "--threads", "1", "--seed", "0", "--seed", "1"]
+QUICK += ["--loss", "cross-entropy", "--loss", "hypersimplex", "--loss", "hypersimplex-half-argmax"]
+
+
+def call(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == code, (result.output, result.exception)
+    # rich breaks lines and colours help; a reader's eye undoes both
+    return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+@pytest.fixture
+def filled(tmp_path):
+    path = tmp_path / "s.sqlite"
+    call("study", "run", *QUICK, "--store", path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[], ["study"], ["data"], *(["study", c] for c in ["run", "status", "report", "compare", "export", "import"])]
+    + [["data", c] for c in ("list", "fetch", "check")],
+    ids=" ".join,
+)
+def test_help_everywhere(command):
+    assert "Usage:" in call(*command, "--help")
+
+
+def test_run_does_what_is_missing_and_shows_a_table(filled):
+    output = call("study", "run", *QUICK, "--store", filled)
+    assert "runs: 0 epochs to do" in output
+    assert "hypersimplex-half-argmax" in output
+    more = call("study", "run", *QUICK, "--seed", "2", "--store", filled)
+    assert "runs: 6 epochs to do" in more
+    with Store(filled) as store:
+        assert len(store.runs()) == 9
+        assert {r.state for r in store.runs()} == {"done"}
+
+
+def test_export_has_one_row_per_run_and_epoch_and_import_reads_it(filled, tmp_path):
+    rows = json.loads(call("study", "export", "--store", filled))
+    assert len(rows) == 3 * 2 * 2
+    table = list(csv.DictReader(io.StringIO(call("study", "export", "--store", filled, "--format", "csv"))))
+    assert [float(r["test_accuracy"]) for r in table] == [r["test_accuracy"] for r in rows]
+    file = tmp_path / "export.csv"
+    file.write_text(call("study", "export", "--store", filled, "--format", "csv"))
+    other = tmp_path / "other.sqlite"
+    assert "6 runs taken over, 0 left" in call("study", "import", file, "--store", other)
+    assert "runs: 0 epochs to do" in call("study", "run", *QUICK, "--store", other)
+    assert "no_such_file" in call("study", "import", "no_such_file.csv", "--store", other, code=1)
+
+
+def test_a_half_done_study_moves_and_goes_on(filled, tmp_path):
+    with Store(filled) as store:
+        key = store.runs()[0].training
+        with store._transaction() as db:
+            db.execute("UPDATE trainings SET state='running' WHERE key=?", (key,))
+            db.execute("DELETE FROM epochs WHERE training=? AND epoch=1", (key,))
+        before = {r.key: [t for _, t in r.accuracies()] for r in store.runs()}
+    file = tmp_path / "export.json"
+    file.write_text(call("study", "export", "--store", filled))
+    other = tmp_path / "other.sqlite"
+    call("study", "import", file, "--store", other)
+    assert "runs: 2 epochs to do" in call("study", "run", *QUICK, "--store", other)
+    with Store(other) as store:
+        for r in store.runs():
+            assert [t for _, t in r.accuracies()][: len(before[r.key])] == before[r.key]
+            assert len(r.epochs) == 2
+
+
+def test_status_compare_and_report(filled, tmp_path):
+    assert "6 runs, 6 trainings" in call("study", "status", "--store", filled)
+    assert "best epoch on the test set: the paper's rule" in call("study", "compare", "--paper-rule", "--store", filled)
+    assert "vs hypersimplex" in call("study", "compare", "--baseline", "hypersimplex", "--store", filled)
+    assert "baseline must be one of" in call("study", "compare", "--baseline", "mse", "--store", filled, code=1)
+    call("study", "report", "--store", filled, "-o", tmp_path / "r.html")
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_dry_run_prints_the_grid_and_runs_nothing(tmp_path):
+    output = call("study", "run", "--preset", "demo", "--dry-run", "--threads", "1", "--store", tmp_path / "s.sqlite")
+    assert re.search(r"96 trainings, about \d+ (s|min) with --processes 1", output)
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_a_toml_file_then_options(tmp_path):
+    (tmp_path / "s.toml").write_text('loss = ["mse"]\nepochs = 7\nseed = 1\nwidth = 8\nbatch_size = 512\n')
+    call(
+        "study",
+        "run",
+        "--config",
+        tmp_path / "s.toml",
+        "--epochs",
+        "1",
+        "--threads",
+        "1",
+        "--store",
+        tmp_path / "s.sqlite",
+    )
+    with Store(tmp_path / "s.sqlite") as store:
+        (run,) = store.runs()
+        assert (run.config.loss, run.config.epochs, run.config.seed) == ("mse", 1, 1)
+        assert run.provenance["threads"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--loss", "hyper"], "loss must be one of cross-entropy, hinge"),
+        (["--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["--dataset", "mnist", *QUICK], "dataset must be one of digits, fashion-mnist, cifar-10"),
+        (["--device", "nonsense", *QUICK], "nonsense"),
+    ],
+    ids=["loss", "epochs", "dataset", "device"],
+)
+def test_a_bad_option_is_an_error_in_words(tmp_path, arguments, message):
+    output = call("study", "run", *arguments, "--store", tmp_path / "s.sqlite", code=1)
+    assert message in " ".join(output.split())
+    assert "Traceback" not in output
+
+
+def test_a_missing_or_empty_store_is_named(tmp_path):
+    assert "does not exist" in call("study", "status", "--store", tmp_path / "no.sqlite", code=1)
+    Store(tmp_path / "empty.sqlite").close()
+    assert "has no finished run" in call("study", "report", "--store", tmp_path / "empty.sqlite", code=1)
+
+
+def test_data_commands(tmp_path):
+    assert "missing: train-images-idx3-ubyte" in call("data", "list", "--data-folder", tmp_path)
+    assert "fashion-mnist  train-images-idx3-ubyte: missing" in call("data", "check", "--data-folder", tmp_path, code=1)
+    assert "name must be one of fashion-mnist, cifar-10" in call("data", "fetch", "mnist", code=1)
+
+
+def test_own_data_gives_the_same_report(tmp_path):
+    lines = [f"{i % 5 - i % 2 * 4},{i % 7},{'ab'[i % 2]}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("x,z,y\n" + "\n".join(lines))
+    store = tmp_path / "s.sqlite"
+    call("study", "run", *QUICK, "--dataset", tmp_path / "t.csv", "--label", "y", "--store", store)
+    assert "On " in call("study", "report", "--format", "markdown", "--store", store)

@@ -1,0 +1,157 @@
+"""The report: its words and numbers, and the page as a browser shows it."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.report import render, verdict
+from hypersimplex.study.stats import Result, cells
+from hypersimplex.study.store import Store
+from tests.study.conftest import epoch
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+LOSSES = ("cross-entropy", "mse", "hypersimplex", "hypersimplex-argmax")
+NASTY = "<script>alert(1)</script> & co"
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """Two data sets, three batch sizes, three seeds, four losses; one run diverged, one unfinished."""
+    rng = np.random.default_rng(0)
+    with Store(tmp_path_factory.mktemp("report") / "s.sqlite") as store:
+        for dataset in ("fashion-mnist", f"{NASTY}.csv"):
+            for batch in (128, 1024, 8192):
+                for seed in (0, 42, 1337):
+                    for loss in LOSSES:
+                        config = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, epochs=5, label="y")
+                        store.add_runs([config])
+                        key = config.training().key()
+                        gain = 0.03 if loss.startswith("hyper") else 0.0
+                        values = 0.8 + gain + 0.01 * np.arange(5) + rng.normal(0, 0.002, 5)
+                        store.start(key, {"torch": "2.13", "commit": "abc", "processor": "a machine", "data": dataset})
+                        store.record_all(
+                            key, [epoch(i, own=v, argmax=v - 0.2) for i, v in enumerate(values)], restart=True
+                        )
+                        store.finish(key, "done")
+        bad = RunConfig(dataset="fashion-mnist", loss="hinge", batch_size=128, label="y", epochs=5)
+        store.add_runs([bad, replace(bad, seed=1)])
+        store.finish(bad.key(), "diverged", "the training loss of epoch 0 is nan")
+        store.add_command("hypersimplex study run --preset demo")
+        yield store
+
+
+def test_the_verdict_says_what_the_corrected_tests_allow():
+    def row(loss, batch, seed, accuracy):
+        return Result(f"{loss}{batch}{seed}", "d", loss, batch, seed, "lr 1", 0.5, 0, accuracy, accuracy)
+
+    rng = np.random.default_rng(0)
+    rows = []
+    for batch, gain in ((128, 0.05), (256, -0.05), (512, 0.0)):
+        for seed in range(5):
+            base = 0.8 + rng.normal(0, 0.003)
+            rows.append(row("cross-entropy", batch, seed, base))
+            rows.append(row("hypersimplex", batch, seed, base + gain + rng.normal(0, 0.002)))
+    assert verdict(cells(rows), "cross-entropy") == (
+        "On d, hypersimplex is better than cross-entropy at batch size 128; "
+        "it is worse than cross-entropy at batch size 256; "
+        "it cannot be told from cross-entropy at batch size 512 (5 seeds, Holm-corrected p < 0.05)."
+    )
+    assert "two seeds of both are needed" in verdict(cells(rows[:2]), "cross-entropy")
+
+
+def test_every_format_has_the_same_numbers(filled):
+    rows = json.loads(render(filled, "json"))["rows"]
+    assert len(rows) == 2 * 3 * 4 + 1
+    table = list(csv.DictReader(io.StringIO(render(filled, "csv"))))
+    markdown = render(filled, "markdown")
+    for row, flat in zip(rows, table, strict=True):
+        if row["accuracy"] is None:
+            continue
+        assert float(flat["accuracy"]) == row["accuracy"]
+        assert f"| {100 * row['accuracy']:.2f} ± " in markdown
+    best = next(r for r in rows if r["loss"] == "hypersimplex" and r["dataset"] == "fashion-mnist")
+    assert best["difference"] == pytest.approx(0.03, abs=0.005)
+    base = next(r for r in rows if r["loss"] == "cross-entropy" and r["dataset"] == "fashion-mnist")
+    assert (base["batch_size"], base["published"]) == (128, 0.9456)
+    assert "Diverged: fashion-mnist · hinge" in markdown
+    assert "1 runs are not finished" in markdown
+
+
+def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):
+    page = render(filled, "html")
+    assert NASTY not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co" in page
+    addresses = set(re.findall(r"""(?:src|href)\s*=\s*["']([^"'#][^"']*)""", page)) | set(
+        re.findall(r"@import|url\((?!#)", page)
+    )
+    assert addresses == {"data:,"}
+
+
+def test_every_figure_has_a_text_alternative(filled):
+    page = render(filled, "html")
+    pictures = re.findall(r"<svg[^>]*>", page)
+    # for each data set: accuracy, difference, three curves; and a small one for every run with epochs
+    assert sum('class="figure"' in p for p in pictures) == 2 * 5
+    assert sum('class="spark"' in p for p in pictures) == 2 * 3 * 3 * 4
+    for picture in pictures:
+        label = re.search(r'aria-labelledby="(\S+) (\S+)"', picture)
+        assert 'role="img"' in picture
+        assert "aria-label=" in picture or all(f'id="{name}"' in page for name in label.groups())
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    targets = set(re.findall(r'href="#([^"]+)"', page)) | set(re.findall(r"url\(#([^)]+)\)", page))
+    assert targets <= set(ids)
+
+
+PROBE = """<script>
+window.problems = [];
+addEventListener("error", e => problems.push(String(e.message)));
+addEventListener("load", () => {
+  const seen = [...document.querySelectorAll("svg")].filter(s => {
+    const box = s.getBoundingClientRect(); return box.width > 20 && box.height > 10; });
+  const out = { width: innerWidth, overflow: document.documentElement.scrollWidth - innerWidth, figures: seen.length,
+    problems, background: getComputedStyle(document.body).backgroundColor, color: getComputedStyle(document.body).color,
+    wide: [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll") && !e.closest("svg")
+      && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className).slice(0, 5) };
+  parent.postMessage(JSON.stringify(out), "*");
+});
+</script>"""
+
+
+# Browsers do not make a window narrower than 500 pixels; a frame can be any width.
+FRAME = """<!doctype html><body style="margin: 0"><script>
+addEventListener("message", e => {{ const p = document.createElement("pre"); p.id = "probe"; p.textContent = e.data;
+  document.body.append(p); }});
+</script><iframe src="report.html" style="width: {width}px; height: 900px; border: 0"></iframe>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: the page was not opened in a browser")
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False)])
+def test_a_browser_shows_it(filled, tmp_path, width, dark):
+    page = tmp_path / "report.html"
+    page.write_text(render(filled, "html").replace("<head>", "<head>" + PROBE, 1), encoding="utf-8")
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(width=width))
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
+    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
+    command = [BROWSER, *flags.split(), scheme, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
+    shown = subprocess.run([*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=120)
+    found = re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)
+    assert found, shown.stderr[-2000:]
+    seen = json.loads(found.group(1))
+    assert "CONSOLE" not in shown.stderr
+    assert seen["problems"] == []
+    assert seen["figures"] == 10 + 72
+    assert seen["width"] == width
+    assert seen["overflow"] <= 0
+    assert seen["wide"] == []
+    assert seen["background"] == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")

@@ -1,0 +1,129 @@
+"""The grid, the presets, and the choice of settings."""
+
+from dataclasses import replace
+
+import pytest
+
+from hypersimplex.study import published
+from hypersimplex.study.engines import InProcess
+from hypersimplex.study.presets import PRESETS
+from hypersimplex.study.results import best_epoch, dataset_names, results
+from hypersimplex.study.store import Run
+from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
+from hypersimplex.study.train import Runtime
+from tests.study.conftest import epoch
+
+SMALL = Study(loss=("mse", "hypersimplex", "hypersimplex-argmax"), seed=(0, 1), epochs=2, width=8, batch_size=(512,))
+
+
+def study_in(store, study):
+    run_study(study, store, InProcess(), Runtime(threads=1), lambda *_: None, lambda *_: None)
+
+
+def test_the_papers_preset_is_its_280_runs():
+    paper = PRESETS["paper"]
+    runs = paper.grid(paper.seed)
+    assert len(runs) == len(trainings(runs)) == 2 * 7 * 5 * 4 == 280
+    assert {(c.lr, c.epochs, c.width, c.validation, c.optimizer, c.schedule, c.augment) for c in runs} == {
+        (1e-4, 600, 64, 0.0, "adam", "constant", True)
+    }
+    assert {c.tau for c in runs if c.loss.startswith("hyper")} == {1.5}
+    assert {c.prior for c in runs if c.loss.startswith("hyper")} == {0.5}
+    assert set(published.MEANS["cifar-10"]) == set(paper.loss)
+
+
+@pytest.mark.parametrize("name", ["demo", "laptop"])
+def test_presets_that_tune_give_every_loss_the_same(name):
+    study = PRESETS[name]
+    assert study.tunes
+    assert len(study.seed) == 5
+    assert len(study.batch_size) == 3
+    tuning = study.first()
+    for loss in study.loss:
+        mine = [c for c in tuning if c.loss == loss]
+        assert {c.lr for c in mine} == set(study.lr)
+        assert len(mine) == len(study.lr) * len(study.batch_size) * len(study.dataset)
+
+
+def test_two_decisions_are_one_training():
+    assert len(SMALL.grid(SMALL.seed)) == 6
+    assert len(trainings(SMALL.grid(SMALL.seed))) == 4
+
+
+def test_a_study_tunes_then_compares_at_the_chosen_setting(store):
+    study = replace(SMALL, lr=(1e-9, 1e-2), tuning_seed=(7,), epochs=4)
+    study_in(store, study)
+    compared = [r for r in store.runs() if not r.tuning]
+    tuned = [r for r in store.runs() if r.tuning]
+    assert len(tuned) == 3 * 2
+    assert {r.config.seed for r in compared} == {0, 1}
+    # a learning rate of 1e-9 learns nothing
+    assert {r.config.lr for r in compared} == {1e-2}
+    assert len(compared) == 6
+    study_in(store, study)
+    assert {r.attempts for r in store.runs()} == {1}
+
+
+def test_a_tuning_seed_must_not_be_compared():
+    with pytest.raises(ValueError, match="tuning_seed must differ from the compared seeds, got 1 in both"):
+        replace(SMALL, lr=(0.1, 0.2), tuning_seed=(1,))
+
+
+def test_choosing_needs_a_validation_split():
+    with pytest.raises(ValueError, match="validation must be above 0 where settings are to be chosen, got 0"):
+        replace(SMALL, lr=(0.1, 0.2), validation=0.0)
+
+
+def test_toml_takes_single_values_and_lists(tmp_path):
+    (tmp_path / "s.toml").write_text('dataset = "digits"\nlr = [0.1, 1]\nseed = 3\naugment = true\nsubset = 500\n')
+    study = from_toml(tmp_path / "s.toml", PRESETS["demo"])
+    assert (study.dataset, study.lr, study.seed, study.subset) == (("digits",), (0.1, 1.0), (3,), 500)
+    assert study.epochs == PRESETS["demo"].epochs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bath_size = 3", "bath_size is not a field of a study; the fields are dataset, loss"),
+        ('epochs = "many"', "epochs must be of type int, got 'many'"),
+        ("seed = [1.5]", "seed must be of type int, got 1.5"),
+        ("augment = 1", "augment must be of type bool, got 1"),
+        ("epochs = = 3", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, text, message):
+    (tmp_path / "s.toml").write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        from_toml(tmp_path / "s.toml", Study())
+    assert "s.toml" in str(error.value)
+
+
+def test_options_that_were_not_given_change_nothing():
+    assert override(SMALL, {"epochs": None, "seed": [], "lr": None}) == SMALL
+
+
+def finished(config, values):
+    epochs = tuple(epoch(i, own=v) for i, v in enumerate(values))
+    return Run(config.key(), config.training().key(), config, False, "done", 1, None, {}, epochs)
+
+
+def test_the_validation_split_chooses_the_epoch_and_the_papers_rule_the_best_test():
+    (config, *_) = SMALL.grid([0])
+    run = finished(config, [0.5, 0.7, 0.7, 0.6])
+    assert best_epoch(run) == 1
+    (row,) = results([run])
+    # the shared test double puts test accuracy 0.01 above validation
+    assert (row.validation, row.accuracy) == (0.7, pytest.approx(0.71))
+    worse_on_test = replace(run.epochs[3], test_accuracy=0.99)
+    (row,) = results([replace(run, epochs=(*run.epochs[:3], worse_on_test))])
+    assert row.accuracy == pytest.approx(0.71)
+    assert row.paper_accuracy == 0.99
+
+
+def test_protocols_are_kept_apart():
+    (config, *_) = SMALL.grid([0])
+    longer = replace(config, epochs=9)
+    assert dataset_names([config, replace(config, seed=5)]) == {
+        c.key(): "digits" for c in (config, replace(config, seed=5))
+    }
+    assert dataset_names([config, longer])[longer.key()] == "digits (epochs 9)"
