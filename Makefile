@@ -21,7 +21,7 @@ FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
 endif
 
-.PHONY: help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-jax test-triton
+.PHONY: test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,9 +33,10 @@ $(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(KERNEL)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED)  ## the operator at work: a table, and a figure in build/demo
-	$(BIN)/python examples/first_example.py
-	$(BIN)/python examples/first_figure.py
+demo: $(INSTALLED)  ## four losses compared on real data: live progress, a table, a report in build/demo
+	$(BIN)/hypersimplex study run --preset demo --threads 1 --store build/demo/study.sqlite
+	$(BIN)/hypersimplex study report --store build/demo/study.sqlite --output build/demo/report.html
+	@echo "Open build/demo/report.html in a browser."
 
 lint: $(INSTALLED)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -55,16 +56,23 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
 	@echo "  make test-jax    the JAX front end, in an environment of its own"
+	@echo "  make test-ray    the study on a Ray cluster of two workers, in an environment of its own"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow sanitize test-jax test-triton  ## only what make test leaves out
+test-rest: test-slow sanitize test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
 
-# JAX and Triton have an environment each: nobody who works on the rest has to install them.
+test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
+	$(BIN)/pytest -n $(JOBS) tests/study
+
+test-ray: .venv-ray/.installed  ## the study on a real Ray cluster of two workers
+	.venv-ray/bin/pytest -m slow tests/study/test_ray.py
+
+# JAX, Ray and Triton have an environment each: nobody who works on the rest has to install them.
 .venv-%/.installed: pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/%.txt $(KERNEL)
 	@echo "Installing hypersimplex into .venv-$*; the first time takes a few minutes."
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
