@@ -68,10 +68,10 @@ def plan(shape: torch.Size, dim: int, tile: int | None = None) -> _Plan:
     return _Plan(n, inner, shape[:dim].numel() * inner, min(_power(n), tile // columns), columns)
 
 
-def _numbers(value: Tensor, count: int) -> Tensor:
-    return (
-        value.to(torch.float64).expand(count).contiguous() if value.dim() == 0 else value.to(torch.float64).reshape(-1)
-    )
+def _numbers(value: Tensor, number: int) -> Tensor:
+    """One float64 for each slice, one after the other in memory."""
+    value = value.to(torch.float64)
+    return (value.expand(number) if value.dim() == 0 else value.reshape(-1)).contiguous()
 
 
 def _search(p: _Plan, x: Tensor, labels: Tensor | None, ignored: int, k: Tensor, tau: Tensor) -> Tensor:
