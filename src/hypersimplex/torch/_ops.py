@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
-from hypersimplex.torch import _plain
+from hypersimplex.torch import _plain, _triton
 
 _library = torch.library.Library("hypersimplex", "DEF")
 _library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> Tensor")
@@ -199,6 +199,24 @@ def _binary_plain(x: Tensor, k: Tensor, dim: int) -> Tensor:
     return _like(_plain.binary(_plain_input(x, dim), k.expand(_slices(x, dim))).movedim(-1, dim).to(x.dtype), x)
 
 
+def uses_triton() -> bool:
+    return _triton.is_available() and not _forced_plain
+
+
+def project_triton(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
+    """On CUDA: by Triton where it is installed."""
+    if not uses_triton():
+        return _project_plain(x, k, tau, dim)
+    return _like(_triton.project(x, k, tau, dim)[0], x)
+
+
+def threshold_triton(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
+    if not uses_triton():
+        return _threshold_plain(x, k, tau, dim)
+    mu = _triton.settle(x, _triton.project(x, k, tau, dim)[1], tau, dim)
+    return mu if x.dtype is torch.float64 else mu.to(torch.float32)
+
+
 def _threshold_fake(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> Tensor:
     return x.new_empty(_slices(x, dim), dtype=torch.float64 if x.dtype is torch.float64 else torch.float32)
 
@@ -234,3 +252,5 @@ for _name, (_cpu, _any_device, _fake, _tensors) in _IMPLEMENTATIONS.items():
     torch.library.register_vmap(
         f"hypersimplex::{_name}", _batched(getattr(torch.ops.hypersimplex, _name), _tensors), lib=_library
     )
+_library.impl("project", project_triton, "CUDA")
+_library.impl("threshold", threshold_triton, "CUDA")

@@ -38,7 +38,7 @@ def fused(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
     if labels is not None:
         masked = torch.where((labels != settings.ignore_index).unsqueeze(1), masked, -torch.inf)
     mu = _triton.settle(masked, answer[0].mu, tau, 0)
-    return Outcome(loss, mu, k, samples)
+    return Outcome(loss, mu if logits.dtype is torch.float64 else mu.float(), k, samples)
 
 
 def _numbers(x: Tensor, labels: Tensor | None, dense: Tensor | None, settings: Settings) -> tuple[Tensor, ...]:

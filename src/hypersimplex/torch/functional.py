@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _contiguous, _ops
+from hypersimplex.torch import _contiguous, _ops, _triton
 
 Number = Tensor | float
 
@@ -149,7 +149,10 @@ class _Projection(torch.autograd.Function):
         needs = ctx.needs_input_grad
         if y.is_cpu and not torch.is_grad_enabled() and not _ops.is_plain() and _has_memory(v) and _ops.no_transform():
             return *_ops.kernel_backward(y, v, tau, ctx.dim, needs), None
-        to_x, to_k, to_tau = vjp(y, v, tau, ctx.dim)
+        if y.is_cuda and not torch.is_grad_enabled() and _ops.uses_triton() and _has_memory(v) and _ops.no_transform():
+            to_x, to_k, to_tau = _triton.backward(y, v, torch.as_tensor(tau, device=y.device), ctx.dim)
+        else:
+            to_x, to_k, to_tau = vjp(y, v, tau, ctx.dim)
         return to_x if needs[0] else None, to_k if needs[1] else None, to_tau if needs[2] else None, None
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _targets
+from hypersimplex.torch import _targets, _triton_loss
 from hypersimplex.torch._fused import can_fuse, fused
 from hypersimplex.torch._targets import Batch, Number, Outcome, Settings, result_dtype
 from hypersimplex.torch.functional import _no_transform, soft_binary_argmax, threshold
@@ -57,6 +57,8 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None
         raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
     if can_fuse(input, target, settings):
         return fused(input, target, settings)
+    if input.is_cuda and _triton_loss.can_fuse(input, target, settings):
+        return _triton_loss.fused(input, target, settings)
     return composed(_targets.read(input, target), settings, thresholds)
 
 
