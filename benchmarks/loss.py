@@ -5,20 +5,18 @@ shows the median of the rounds, and of every round's ratio to cross-entropy. `--
 """
 
 import argparse
-import os
-import platform
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks import timing
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
 
 CASES = [(128, 10), (1024, 10), (8192, 10), (8192, 100), (4096, 1000)]
+BASE = "F.cross_entropy"
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -29,7 +27,7 @@ def squared_error(logits: Tensor, target: Tensor) -> Tensor:
 
 def losses() -> dict[str, Loss]:
     return {
-        "F.cross_entropy": functional.cross_entropy,
+        BASE: functional.cross_entropy,
         "hypersimplex_loss": hypersimplex_loss,
         "HyperSimplexLoss": HyperSimplexLoss(),
         "F.mse_loss(softmax)": squared_error,
@@ -37,36 +35,7 @@ def losses() -> dict[str, Loss]:
     }
 
 
-def interleave(steps: dict[str, Callable[[], None]], rounds: int, calls: int) -> dict[str, list[float]]:
-    """Seconds for one call, in every round; each round begins with another step."""
-    names = list(steps)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for step in steps.values():
-        step()
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            begin = time.perf_counter()
-            for _ in range(calls):
-                steps[name]()
-            times[name].append((time.perf_counter() - begin) / calls)
-    return times
-
-
-def ratio(times: dict[str, list[float]], name: str, base: str = "F.cross_entropy") -> float:
-    return statistics.median(a / b for a, b in zip(times[name], times[base], strict=True))
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def time_losses(n: int, classes: int, rounds: int) -> dict[str, list[float]]:
+def time_losses(n: int, classes: int, rounds: int) -> timing.Times:
     torch.manual_seed(0)
     logits, target = torch.randn(n, classes, requires_grad=True), torch.randint(classes, (n,))
 
@@ -78,7 +47,7 @@ def time_losses(n: int, classes: int, rounds: int) -> dict[str, list[float]]:
         return run
 
     calls = max(1, min(100, 400_000 // (n * classes)))
-    return interleave({name: step(loss) for name, loss in losses().items()}, rounds, calls)
+    return timing.interleave({name: step(loss) for name, loss in losses().items()}, rounds, calls)
 
 
 def network() -> nn.Sequential:
@@ -92,7 +61,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(*body, nn.Flatten(), nn.Linear(64 * 8 * 8, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
-def time_training(batch: int, rounds: int) -> dict[str, list[float]]:
+def time_training(batch: int, rounds: int) -> timing.Times:
     torch.manual_seed(0)
     images, target = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
     model = network()
@@ -106,8 +75,8 @@ def time_training(batch: int, rounds: int) -> dict[str, list[float]]:
 
         return run
 
-    chosen = {name: loss for name, loss in losses().items() if name in ("F.cross_entropy", "HyperSimplexLoss")}
-    return interleave({name: step(loss) for name, loss in chosen.items()}, rounds, 1)
+    chosen = {name: loss for name, loss in losses().items() if name in (BASE, "HyperSimplexLoss")}
+    return timing.interleave({name: step(loss) for name, loss in chosen.items()}, rounds, 1)
 
 
 def main() -> None:
@@ -116,25 +85,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=41)
     options = parser.parse_args()
     rounds, cases = (3, CASES[:2]) if options.quick else (options.rounds, CASES)
-    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    print(f"{platform.machine()}, {os.cpu_count()} processors{load}, torch {torch.__version__}\n")
     names = list(losses())
-    print(f"Microseconds forward and backward, and the ratio to {names[0]}\n")
-    print("| threads | logits | " + " | ".join(names) + " |")
-    print("| --- | --- |" + " --- |" * len(names))
+    print(f"{timing.machine()}\n\nMicroseconds forward and backward, and the ratio to {BASE}\n")
+    rows = []
     for count in (1, 2):
         for n, classes in cases:
-            with threads(count):
+            with timing.threads(count):
                 times = time_losses(n, classes, rounds)
-            cells = [f"{statistics.median(times[name]) * 1e6:.0f} ({ratio(times, name):.2f})" for name in names]
-            print(f"| {count} | ({n}, {classes}) | " + " | ".join(cells) + " |", flush=True)
+            cells = [
+                f"{timing.microseconds(times, name):.0f} ({timing.ratio(times, name, BASE):.2f})" for name in names
+            ]
+            rows.append([str(count), f"({n}, {classes})", *cells])
+    print(timing.table(["threads", "logits", *names], rows, markdown=True))
     batch = 32 if options.quick else 1024
     print(f"\nA training step of the paper's network, batch {batch}\n")
     for count in (1, 2):
-        with threads(count):
+        with timing.threads(count):
             times = time_training(batch, 3 if options.quick else 7)
         seconds = ", ".join(f"{name} {statistics.median(each):.3f} s" for name, each in times.items())
-        print(f"- {count} threads: {seconds}, ratio {ratio(times, 'HyperSimplexLoss'):.3f}", flush=True)
+        print(f"- {count} threads: {seconds}, ratio {timing.ratio(times, 'HyperSimplexLoss', BASE):.3f}", flush=True)
 
 
 if __name__ == "__main__":

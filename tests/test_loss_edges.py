@@ -48,6 +48,15 @@ def test_nothing_left_is_what_cross_entropy_gives(path, reduction, n):
     assert not grad.any()
 
 
+def test_nothing_left_gives_no_gradient_to_other_arguments(path):
+    weight, tau = torch.ones(4, dtype=DOUBLE, requires_grad=True), torch.ones(4, dtype=DOUBLE, requires_grad=True)
+    with using(path):
+        loss = hypersimplex_loss(normal(5, 4), torch.full((5,), -100), weight, tau=tau)
+        grads = torch.autograd.grad(loss, (weight, tau))
+    assert loss.isnan()
+    assert not any(grad.any() for grad in grads)
+
+
 def test_an_empty_dense_batch(path):
     loss, grad = value_and_grad(path, normal(0, 4), normal(0, 4))
     assert loss.isnan()

@@ -98,18 +98,17 @@ def _even(x: Tensor) -> Tensor:
 def solve(batch: Batch, settings: Settings, with_grad: bool) -> Answer:
     x, labels, dense, _ = batch
     weight, ignored, reduction, k, prior, tau = settings
-    wide = x
-    if not x.is_contiguous() or (x.dtype is not torch.float32 and x.dtype is not torch.float64) or x.is_neg():
+    wide, dtype = x, x.dtype
+    if not x.is_contiguous() or (dtype is not torch.float32 and dtype is not torch.float64) or x.is_neg():
         wide = _even(x)
     shape, stride = wide.shape, wide.stride()
     classes = shape[1]
-    if len(shape) == 2:
-        shape, stride = (*shape, 1), (*stride, 1)  # type: ignore[assignment]
-    if dense is not None:
+    if labels is None:
+        assert dense is not None
         _targets.check_dense(dense)
-        if dense.dtype is not wide.dtype or dense.stride() != wide.stride() or dense.is_neg():
+        if dense.dtype is not wide.dtype or dense.stride() != stride or dense.is_neg():
             dense = torch.empty_like(wide).copy_(dense)
-    elif labels is not None and not labels.is_contiguous():
+    elif not labels.is_contiguous():
         labels = labels.contiguous()
     if prior is not None:
         k = _doubles("prior", prior, classes)
@@ -118,20 +117,21 @@ def solve(batch: Batch, settings: Settings, with_grad: bool) -> Answer:
         k = _doubles("k", k, classes)
     if weight is not None:
         weight = _doubles("weight", weight, classes)
-    if type(tau) is not float:
-        tau = _doubles("tau", tau, classes)
+    taus, number = (None, tau) if isinstance(tau, float) else (_doubles("tau", tau, classes), 0.0)
+    if len(shape) == 2:
+        shape, stride = (shape[0], classes, 1), (*stride, 1)  # type: ignore[assignment]
     grad = torch.empty_like(wide) if with_grad else None
     numbers = array("d", bytes(16 * classes))
     room = numbers.buffer_info()[0]
     found = _kernel.loss_at(
         wide.dtype is torch.float64, shape, stride, wide.data_ptr(),
         0 if labels is None else labels.data_ptr(), ignored, 0 if dense is None else dense.data_ptr(),
-        0 if k is None else k.data_ptr(), prior is not None, *_ops.address(tau),
+        0 if k is None else k.data_ptr(), prior is not None, 0 if taus is None else taus.data_ptr(), number,
         0 if weight is None else weight.data_ptr(), 0, 1.0, reduction == "mean",
         0 if grad is None else grad.data_ptr(), room, room + 8 * classes, torch.get_num_threads(),
     )  # fmt: skip
     if len(found) == 3:
-        _fail(found, classes, numbers, tau)
+        _fail(found, classes, numbers, tau if taus is None else taus)
     total, samples = found  # type: ignore[misc]
     if reduction == "mean":
         total = total / samples if samples else float("nan")

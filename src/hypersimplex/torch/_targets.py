@@ -43,6 +43,8 @@ class Batch(NamedTuple):
 
 def read(input: Tensor, target: Tensor) -> Batch:
     """Sort out the shapes; raise an error that names what does not fit."""
+    if target.device != input.device:
+        raise ValueError(f"target must be on the device of input, {input.device}, got {target.device}")
     logits, labels, dense, shape = fit(input, target)
     if logits.dim() == 3:
         return Batch(logits, labels, dense, shape)
@@ -56,14 +58,12 @@ def read(input: Tensor, target: Tensor) -> Batch:
 
 def fit(input: Tensor, target: Tensor) -> Batch:
     """`read` without views that the kernel can do without: each costs as much as solving a small column."""
-    if target.dtype is torch.int64 and input.dim() == 2 and target.dim() == 1 and input.is_floating_point():
-        given = target.shape
-        if input.shape[0] == given[0] and target.device == input.device:  # what nearly every call looks like
+    if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
+        given = target.shape  # what nearly every call looks like
+        if given[0] == input.shape[0]:
             return Batch(input, target, None, given)
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
-    if target.device != input.device:
-        raise ValueError(f"target must be on the device of input, {input.device}, got {target.device}")
     shape = input.shape
     if target.shape == shape and shape:
         return _fit_dense(input, target)
@@ -101,8 +101,9 @@ def _fit_dense(input: Tensor, target: Tensor) -> Batch:
 
 def result_dtype(logits: Tensor) -> torch.dtype:
     """Autocast computes losses in float32 and leaves them so."""
-    half = logits.dtype in (torch.float16, torch.bfloat16)
-    return torch.float32 if half and torch.is_autocast_enabled(logits.device.type) else logits.dtype
+    dtype = logits.dtype
+    half = dtype is torch.float16 or dtype is torch.bfloat16
+    return torch.float32 if half and torch.is_autocast_enabled(logits.device.type) else dtype
 
 
 def check_reduction(reduction: str) -> None:
