@@ -93,16 +93,26 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
         with Live(console) as live:
             run_study(study, store, engine, runtime, live.phase, live.epoch)
         for _, _, what in store.events()[known:]:
-            console.print(f"note: {what}", style="yellow", markup=False, highlight=False)
+            console.print(f"note: {what}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         wanted = {c.key() for c in [*study.first(), *study.second(store)]}
         runs = [r for r in store.runs() if r.key in wanted]
         _print_cells(console, runs, "cross-entropy", False)
         failed = [r for r in runs if r.state not in ("done", "diverged")]
         for r in failed[:10]:
-            console.print(f"{r.state}: {r.config.describe()}: {r.error}", style="red", markup=False, highlight=False)
+            console.print(
+                f"{r.state}: {r.config.describe()}: {r.error}",
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         if failed:
             console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
-        console.print(f"store: {path}; `hypersimplex study report --store {path}` writes the report", highlight=False)
+        console.print(
+            f"store: {path}; `hypersimplex study report --store {path}` writes the report",
+            highlight=False,
+            soft_wrap=True,
+        )
         return not failed
 
 
@@ -144,7 +154,13 @@ def status(store: Store) -> None:
     )
     for r in runs:
         if state_of(r, live) in ("failed", "diverged"):
-            console.print(f"{r.state}: {r.config.describe()}: {r.error}", style="red", markup=False, highlight=False)
+            console.print(
+                f"{r.state}: {r.config.describe()}: {r.error}",
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
     for _, at, what in store.events()[-10:]:
         console.print(f"{at}  {what}", style="dim", markup=False, highlight=False)
 

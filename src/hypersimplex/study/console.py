@@ -67,7 +67,8 @@ class Live:
         tenth = 20 * self.done // max(1, self.total)
         if not self.console.is_terminal and (tenth > self.told or epoch.seconds > 5):
             self.told = tenth
-            self.console.print(f"{self.done}/{self.total}  {config.describe()} · epoch {epoch.epoch}{shown}")
+            line = f"{self.done}/{self.total}  {config.describe()} · epoch {epoch.epoch}{shown}"
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def percent(value: float, digits: int = 2) -> str:
