@@ -83,7 +83,7 @@ test-ray: .venv-ray/.installed  ## the study on a real Ray cluster of two worker
 # every size would be compiled anew.
 test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and the shared one
 	.venv-jax/bin/mypy src/hypersimplex/jax/*.py
-	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" tests/jax
+	.venv-jax/bin/pytest -n $(JOBS) tests/jax
 	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/test_edges.py \
 		tests/test_operator_properties.py tests/test_precision.py tests/test_layouts.py
 
