@@ -5,7 +5,7 @@
 
 namespace hs::HS_VARIANT {
 
-// The threshold of a class without search, whose entries are all 0 or all 1, is infinite here.
+// The threshold of a class whose entries are all 0 or all 1 is infinite here. Where it is NaN, nothing is asked.
 template <class T>
 Split<T> split_any(double mu, double low) {
     return std::isfinite(mu) ? split<T>(mu, low) : Split<T>{static_cast<T>(mu), 0};
@@ -20,6 +20,9 @@ struct ShareTasks {
         const Loss<T>& p = s.loss;
         int64_t n = tiles.n, first = task * tiles.across;
         int64_t count = p.classes - first < tiles.across ? p.classes - first : tiles.across;
+        bool asked = false;
+        for (int64_t j = 0; j < count; ++j) asked = asked || !std::isnan(p.mu[first + j]);
+        if (!asked) return;
         int64_t spacing = (n + 15) / 16 * 16 + 16;
         Scratch<T> rows, dense;
         if (!rows.take(spacing * count) || (p.dense && !dense.take(spacing * count)))
@@ -28,6 +31,7 @@ struct ShareTasks {
         if (p.dense) tiles.template move<false>(first, count, const_cast<T*>(p.dense), dense.data, spacing);
         for (int64_t j = 0; j < count; ++j) {
             int64_t c = first + j;
+            if (std::isnan(p.mu[c])) continue;
             Targets<T> y{tiles.labels, static_cast<IntOf<T>>(c), p.dense ? dense.data + j * spacing : nullptr};
             one(c, rows.data + j * spacing, y, n);
         }

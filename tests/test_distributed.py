@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 from hypersimplex.torch import _ops, distributed
 from hypersimplex.torch.loss import Settings, compute, hypersimplex_loss
@@ -291,21 +292,37 @@ def test_the_mean_of_local_losses_is_another_loss():
     assert (local - grad).norm() > 0.2 * grad.norm()
 
 
-def test_collectives_do_not_depend_on_the_backward_pass():
+def test_the_size_decides():
+    small, large = problem(), problem(classes=900, samples=700)  # 5 MB of logits
+    assert ranks.run(2, ways, small, large) == [["gather", "search"]] * 2
+
+
+def ways(group, *problems):
+    rank, taken = torch.distributed.get_rank(group), []
+    gathered = distributed._gathered
+    distributed._gathered = lambda *arguments: taken.append("gather") or gathered(*arguments)
+    for x, y, w in problems:
+        before = len(taken)
+        half = len(x) // 2
+        hypersimplex_loss(Model(w)(x.split(len(x) - half)[rank]), y.split(len(x) - half)[rank], group=group)
+        if len(taken) == before:
+            taken.append("search")
+    distributed._gathered = gathered
+    return taken
+
+
+def test_the_backward_pass_exchanges_nothing():
     x, y, w = problem()
     for way in ("gather", "search"):
-        assert ranks.run(2, counted, way, x, y, w) == [0, 0]
+        assert ranks.run(2, exchanges, way, "mean", x, y, w) == [0, 0]
+    assert min(ranks.run(2, exchanges, "gather", "none", x, y, w)) > 0, "a count that is always zero proves nothing"
 
 
-def counted(group, way, x, y, w):
-    import torch.distributed as dist
-
-    rank = dist.get_rank(group)
-    model = Model(w)
+def exchanges(group, way, reduction, x, y, w):
+    rank = torch.distributed.get_rank(group)
+    x, y = x.split([9, 14])[rank], y.split([9, 14])[rank]
     with distributed.forced(way):
-        loss = hypersimplex_loss(model(x.split([9, 14])[rank]), y.split([9, 14])[rank], group=group)
-    from torch.profiler import ProfilerActivity, profile
-
+        loss = hypersimplex_loss(Model(w)(x), y, reduction=reduction, group=group).sum()
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         loss.backward()
     return sum("c10d" in event.name or "gloo" in event.name for event in seen.events())

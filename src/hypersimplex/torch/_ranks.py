@@ -113,9 +113,10 @@ def agree(ranks: Ranks, batch: Batch | None, settings: Settings, composed: bool,
 
 def _is_finite(batch: Batch) -> Tensor:
     """One pass: an infinity or a NaN makes the sum infinite or NaN. Sums that overflow only cost time."""
-    total = batch.logits.detach().sum(dtype=torch.float64)
+    wide = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
+    total = batch.logits.detach().sum(dtype=wide)
     if batch.dense is not None:
-        total = total + batch.dense.detach().sum(dtype=torch.float64)
+        total = total + batch.dense.detach().sum(dtype=wide)
     return torch.isfinite(total)
 
 

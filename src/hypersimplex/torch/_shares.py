@@ -21,10 +21,13 @@ class Share(Protocol):
         """The thresholds of this rank's samples alone, or None without samples."""
 
     def sums(self, mu: Tensor, low: Tensor) -> Tensor:
-        """Active projections, active entries, ones, errors of the active, squared errors: five rows of classes."""
+        """Active projections, active entries, ones, errors of the active, squared errors: five rows of classes.
 
-    def gap(self, mu: Tensor) -> Tensor:
-        """The largest entry that is 0 at mu, and minus the smallest that is 1."""
+        Where mu is NaN nothing is asked.
+        """
+
+    def gap(self, mu: Tensor, at: Tensor) -> Tensor:
+        """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
 
     def gradient(self, mu: Tensor, low: Tensor, mean: Tensor, weight: Tensor, scale: float) -> Tensor:
         """scale * weight * (p - y - mean)/tau on the active entries, where the logits are."""
@@ -63,17 +66,15 @@ class _Counted:
         safe = torch.where(self.kept, self.labels, 0).reshape(-1)
         return zeros.index_add(0, safe, self.kept.reshape(-1).to(torch.float64))
 
-    def gap(self, mu: Tensor) -> Tensor:
-        each = mu[:, None]
-        above = self.x - each > self.tau[:, None] / 2
-        below = ~above
-        if self.kept is not None:
-            above, below = above & self.kept[:, None], below & self.kept[:, None]
-        x = self.x.to(torch.float64)
-        empty = x.new_full((1, x.shape[1], 1), -torch.inf)  # a rank without samples has no largest entry
-        zero = torch.cat((torch.where(below, x, -torch.inf).movedim(1, 0).flatten(1), empty[0]), 1).amax(1)
-        one = torch.cat((torch.where(above, -x, -torch.inf).movedim(1, 0).flatten(1), empty[0]), 1).amax(1)
-        return torch.stack((zero, one))
+    def gap(self, mu: Tensor, at: Tensor) -> Tensor:
+        x = self.x[:, at]
+        above = x - mu[at, None] > self.tau[at, None] / 2
+        lost = torch.zeros_like(above) if self.kept is None else ~self.kept[:, None]
+        zero = torch.where(above | lost, -torch.inf, x).movedim(1, 0).flatten(1)
+        one = torch.where(~above | lost, -torch.inf, -x).movedim(1, 0).flatten(1)
+        # A rank without samples has no largest entry.
+        none = x.new_full((at.shape[0], 1), -torch.inf)
+        return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
 
 
 class _KernelShare(_Counted):

@@ -26,7 +26,7 @@ from hypersimplex.torch._targets import Batch, Outcome, Settings
 from hypersimplex.torch.functional import _no_transform
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
-GATHER_BYTES = 1 << 18
+GATHER_BYTES = 4 << 20
 
 _forced: str | None = None
 
