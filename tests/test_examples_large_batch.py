@@ -1,0 +1,34 @@
+"""The examples of large batches run as their first lines say, and print what they promise."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+pytest.importorskip("sklearn")
+
+
+def run(*command):
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_torchrun_with_two_ranks():
+    script = EXAMPLES / "torchrun_two_ranks.py"
+    out = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, script)
+    # The ranks share one standard output, and their lines may run into each other.
+    found = re.findall(r"rank (\d): (loss [\d.]+), (accuracy [\d.]+), (thresholds -?[\d.]+)", out)
+    assert sorted(rank for rank, *_ in found) == ["0", "1"]
+    assert found[0][1:] == found[1][1:], "both ranks end alike"
+    assert float(found[0][2].split()[1]) > 0.9
+
+
+def test_chunks():
+    accuracy, exact, naive = (float(line.split()[-1]) for line in run(EXAMPLES / "chunks.py").splitlines())
+    assert exact < 1e-4
+    assert naive > 0.1
+    assert accuracy > 0.85
