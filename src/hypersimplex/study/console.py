@@ -117,10 +117,12 @@ def cell_table(cells: Sequence[Cell], baseline: str, title: str) -> Table:
 
 def status_table(runs: Sequence[Run], live: set[str]) -> Table:
     """Runs by data set, loss and batch size; a training marked running that nobody holds was interrupted."""
-    table = Table(title="runs")
+    table = Table(title="runs", box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     states = ("done", "running", "interrupted", "pending", "diverged", "failed")
     for name in ("data", "loss", "batch", *states, "epochs"):
-        table.add_column(name, justify="left" if name in ("data", "loss") else "right")
+        table.add_column(
+            name, justify="left" if name in ("data", "loss") else "right", no_wrap=name in ("loss", "epochs")
+        )
     groups: dict[tuple[str, str, int], list[Run]] = {}
     for r in runs:
         groups.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
