@@ -21,7 +21,7 @@ FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
 endif
 
-.PHONY: test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-jax test-triton
+.PHONY: test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,13 +55,14 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
+	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers, in an environment of their own"
 	@echo "  make test-jax    the JAX front end, in an environment of its own"
 	@echo "  make test-ray    the study on a Ray cluster of two workers, in an environment of its own"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow sanitize test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow sanitize test-boosting test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
@@ -78,6 +79,19 @@ test-ray: .venv-ray/.installed  ## the study on a real Ray cluster of two worker
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/$*.txt -e '.[dev]'
 	@touch $@
+
+# XGBoost by itself: on Linux its wheel asks for CUDA's communication library, which nothing here uses.
+.venv-boosting/.installed: pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/boosting.txt $(KERNEL)
+	@echo "Installing hypersimplex into .venv-boosting; the first time takes a few minutes."
+	test -x .venv-boosting/bin/python || $(PYTHON) -m venv .venv-boosting
+	.venv-boosting/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
+		-r requirements/boosting.txt -e '.[dev]'
+	.venv-boosting/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
+	@touch $@
+
+test-boosting: .venv-boosting/.installed  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
+	.venv-boosting/bin/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
+	.venv-boosting/bin/pytest tests/boosting tests/sklearn
 
 # The shared suite runs over JAX too, but for what is about the compiled kernel's ways of walking over memory, of which
 # every size would be compiled anew.

@@ -1,0 +1,142 @@
+"""A multi-layer perceptron in PyTorch, trained with the HyperSimplex loss."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from hypersimplex.sklearn._base import Array, ThresholdClassifier
+from hypersimplex.sklearn._training import Training
+
+
+class HyperSimplexMLPClassifier(ThresholdClassifier):
+    """Fit a perceptron whose scores, projected over every mini-batch, come close to the labels.
+
+    Trained by Adam. Features should have similar scales: put a StandardScaler before it.
+
+    Args:
+        hidden_layer_sizes: widths of the hidden layers.
+        tau: temperature of the projection.
+        prior: expected share of the positive class, or of every class, in a batch. Default: as in its labels.
+        activation: "relu", "tanh" or "gelu".
+        alpha: weight decay.
+        batch_size: rows of a mini-batch; "auto" is 200, or all rows if there are fewer.
+        learning_rate: Adam's.
+        max_iter: epochs at most.
+        tol, n_iter_no_change: stop once the loss has not improved by tol for that many epochs.
+        early_stopping: judge by the loss of validation_fraction of the rows, held out, and keep the best epoch.
+        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
+            held-out folds; each costs one more training.
+        device: where PyTorch computes.
+        random_state, verbose: as usual; verbose=n prints a line every n epochs.
+
+    Attributes:
+        classes_, n_features_in_, feature_names_in_: as usual.
+        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, a running
+            average over the calls of `partial_fit`.
+        loss_curve_: the loss of every epoch; validation_loss_curve_ with early_stopping.
+        n_iter_: epochs trained.
+
+    >>> X, y = np.linspace(-1, 1, 80).reshape(-1, 1), np.repeat(["low", "high"], 40)
+    >>> model = HyperSimplexMLPClassifier((8,), learning_rate=0.01, random_state=0).fit(X, y)
+    >>> model.predict([[-0.8], [0.9]]).tolist()
+    ['low', 'high']
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: tuple[int, ...] = (100,),
+        *,
+        tau: float = 1.0,
+        prior: Any = None,
+        activation: str = "relu",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: float = 0.001,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        calibration: str | None = None,
+        calibration_folds: int = 5,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.tau = tau
+        self.prior = prior
+        self.activation = activation
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.calibration = calibration
+        self.calibration_folds = calibration_folds
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "HyperSimplexMLPClassifier":  # noqa: N803
+        """Train on rows X and labels y; a row of weight w counts as w rows of its batch."""
+        x, y, weights = self._read(X, y, sample_weight)
+        self._calibrate(x, y, weights)
+        held = None
+        if self.early_stopping:
+            x, held_x, y, held_y, weights, held_weights = self._hold_out(x, y, weights)
+            held = (held_x, held_y, held_weights)
+        self._training = self._start(x)
+        self._training.run(x, y, weights, held)
+        self.threshold_ = self._training.thresholds(x, y, weights)
+        self._note()
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> "HyperSimplexMLPClassifier":
+        """Train one epoch on more rows. The first call must name all classes, unless y holds them all."""
+        first = not hasattr(self, "_training")
+        x, y = self._check(X, y, reset=first)
+        check_classification_targets(y)
+        if first:
+            self.classes_ = np.unique(y if classes is None else classes)
+            if len(self.classes_) < 2:
+                raise ValueError(f"classes must hold at least 2 classes, got {self.classes_.tolist()}")
+            self._training = self._start(x)
+            self.threshold_ = np.zeros(1 if len(self.classes_) == 2 else len(self.classes_))
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y must hold classes of the first call, {self.classes_.tolist()}, got {unknown[0]!r}")
+        y = np.searchsorted(self.classes_, y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        self._training.epoch(x, y, weights)
+        self.threshold_ = self._training.follow(self.threshold_, x, y, weights)
+        self._note()
+        return self
+
+    def _start(self, x: Array) -> Training:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Training(self, x.shape[1], len(self.classes_), x.dtype, seed)
+
+    def _note(self) -> None:
+        self.loss_curve_ = self._training.losses
+        self.n_iter_ = len(self.loss_curve_)
+        if self.early_stopping:
+            self.validation_loss_curve_ = self._training.held_losses
+
+    def _raw(self, x: Array) -> Array:
+        return self._training.raw(x)
+
+    def _check(self, *args: Any, reset: bool) -> Any:
+        return validate_data(self, *args, reset=reset, dtype=[np.float64, np.float32])

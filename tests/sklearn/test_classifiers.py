@@ -1,0 +1,209 @@
+"""Both classifiers as citizens of scikit-learn."""
+
+import doctest
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("lightgbm")
+pytest.importorskip("torch")
+
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from hypersimplex.sklearn import HyperSimplexLGBMClassifier, HyperSimplexMLPClassifier
+from tests.boosting.problems import data
+
+
+def lgbm(**settings):
+    return HyperSimplexLGBMClassifier(**{"n_estimators": 30, "n_jobs": 1, "random_state": 0, **settings})
+
+
+def mlp(**settings):
+    options = {"hidden_layer_sizes": (16,), "learning_rate": 0.01, "max_iter": 40, "random_state": 0, **settings}
+    return HyperSimplexMLPClassifier(**options)
+
+
+BOTH = pytest.mark.parametrize("make", [lgbm, mlp])
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch = pytest.importorskip("torch")  # small networks only lose time to threads
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+NAMES = np.array(["ash", "birch", "cedar", "damson"])
+
+
+@BOTH
+@pytest.mark.parametrize("classes", [2, 4])
+def test_learns_string_labels(make, classes):
+    x, y = data(1200, classes)
+    model = make().fit(x[:800], NAMES[y[:800]])
+    assert model.classes_.tolist() == NAMES[:classes].tolist()
+    assert model.score(x[800:], NAMES[y[800:]]) > np.bincount(y).max() / len(y) + 0.15
+    decision = model.decision_function(x)
+    assert decision.shape == ((1200,) if classes == 2 else (1200, classes))
+    chosen = (decision > 0).astype(int) if classes == 2 else decision.argmax(1)
+    np.testing.assert_array_equal(model.predict(x), NAMES[chosen])
+    assert model.threshold_.shape == ((1,) if classes == 2 else (classes,))
+
+
+@BOTH
+def test_thresholds_are_part_of_the_model(make):
+    x, y = data(800)
+    model = make().fit(x, y)
+    assert np.clip(model.decision_function(x) + 0.5, 0, 1).sum() == pytest.approx(y.sum(), rel=1e-4)
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated(make, method, classes):
+    x, y = data(1500, classes)
+    model = make(calibration=method, calibration_folds=3).fit(x[:1000], y[:1000])
+    probability = model.predict_proba(x[1000:])
+    np.testing.assert_allclose(probability.sum(1), 1)
+    # Isotonic probabilities may be 0 and 1: a single surprise would cost everything.
+    probability = np.clip(probability, 0.01, 0.99)
+    probability /= probability.sum(1, keepdims=True)
+    constant = np.tile(np.bincount(y) / len(y), (500, 1))
+    assert log_loss(y[1000:], probability) < 0.85 * log_loss(y[1000:], constant)
+    assert probability.mean(0) == pytest.approx(np.bincount(y[1000:]) / 500, abs=0.06)
+
+
+def test_no_probabilities_without_calibration():
+    assert not hasattr(lgbm(), "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba"):
+        mlp().predict_proba([[0.0]])
+    x, y = data(100)
+    with pytest.raises(ValueError, match="calibration must be None, 'sigmoid' or 'isotonic', got 'platt'"):
+        lgbm(calibration="platt").fit(x, y)
+
+
+@BOTH
+def test_frames(make):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    x, y = data(300)
+    names = [f"f{i}" for i in range(x.shape[1])]
+    expected = make().fit(x, y).decision_function(x)
+    for frame in (pandas.DataFrame(x, columns=names), polars.DataFrame(x, schema=names)):
+        model = make().fit(frame, y)
+        assert model.feature_names_in_.tolist() == names
+        np.testing.assert_array_equal(model.decision_function(frame), expected)
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(frame[names[::-1]])
+
+
+@pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
+def test_sparse_rows(form):
+    x, y = data(400)
+    x[np.abs(x) < 0.5] = 0
+    expected = lgbm().fit(x, y).decision_function(x)
+    np.testing.assert_allclose(lgbm().fit(form(x), y).decision_function(form(x)), expected)
+
+
+@BOTH
+def test_weights(make):
+    x, y = data(400)
+    w = np.random.default_rng(0).integers(0, 3, 400)
+    whole = {"batch_size": 4000} if make is mlp else {"min_child_samples": 0, "lgbm_params": {"min_data_in_bin": 1}}
+    if make is lgbm:
+        x = np.round(x)
+    weighted = make(**whole).fit(x, y, sample_weight=w)
+    copied = make(**whole).fit(np.repeat(x, w, 0), np.repeat(y, w))
+    np.testing.assert_allclose(weighted.decision_function(x), copied.decision_function(x), rtol=1e-3, atol=1e-3)
+
+
+@BOTH
+def test_pipelines_grids_clones_and_pickles(make):
+    x, y = data(300)
+    pipeline = make_pipeline(StandardScaler(), make(calibration="sigmoid", calibration_folds=2))
+    assert cross_val_score(pipeline, x, y, cv=3, scoring="roc_auc").mean() > 0.6
+    name = type(make()).__name__.lower()
+    grid = GridSearchCV(pipeline, {f"{name}__tau": [0.5, 2.0]}, cv=2, scoring="neg_log_loss").fit(x, y)
+    assert grid.best_params_[f"{name}__tau"] in (0.5, 2.0)
+    twin = pickle.loads(pickle.dumps(grid))
+    np.testing.assert_array_equal(twin.predict_proba(x), grid.predict_proba(x))
+    fresh = clone(grid.best_estimator_)
+    with pytest.raises(NotFittedError):
+        fresh.predict(x)
+    assert roc_auc_score(y, grid.decision_function(x)) > 0.7
+
+
+@BOTH
+def test_same_seed_same_model(make):
+    x, y = data(200)
+    first, second = (make().fit(x, y).decision_function(x) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@BOTH
+def test_stops_early(make, capsys):
+    x, y = data(1000)
+    longest = {"n_estimators": 400, "learning_rate": 0.3} if make is lgbm else {"max_iter": 400}
+    model = make(early_stopping=True, validation_fraction=0.3, verbose=1, **longest).fit(x, y)
+    assert model.n_iter_ < 400
+    assert capsys.readouterr().out.strip()
+
+
+@BOTH
+def test_errors_are_scikit_learn_s(make):
+    x, y = data(60)
+    with pytest.raises(ValueError, match="the data contains only one class: 0"):
+        make().fit(x, np.zeros(60, int))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        make().fit(x, np.random.default_rng(0).random(60))
+    with pytest.raises(NotFittedError):
+        make().predict(x)
+    model = make().fit(x, y)
+    with pytest.raises(ValueError, match="features"):
+        model.predict(x[:, :2])
+    x[3, 1] = np.nan
+    if make is mlp:
+        with pytest.raises(ValueError, match="contains NaN"):
+            make().fit(x, y)
+    else:
+        assert np.isfinite(make().fit(x, y).decision_function(x)).all()
+
+
+def test_partial_fit():
+    x, y = data(1200, 3)
+    model = mlp()
+    for _ in range(10):
+        for part in np.array_split(np.arange(900), 3):
+            model.partial_fit(x[part], NAMES[y[part]], classes=NAMES[:3])
+    assert model.score(x[900:], NAMES[y[900:]]) > 0.6
+    assert model.n_iter_ == 30
+    before = model.threshold_.copy()
+    only = np.flatnonzero(y != 2)[:100]
+    model.partial_fit(x[only], NAMES[y[only]])
+    assert model.threshold_[2] == before[2]
+    assert (model.threshold_[:2] != before[:2]).all()
+    with pytest.raises(ValueError, match="y must hold classes of the first call"):
+        model.partial_fit(x[:5], ["oak"] * 5)
+    again = pickle.loads(pickle.dumps(model)).partial_fit(x, NAMES[y])
+    np.testing.assert_array_equal(again.decision_function(x), model.partial_fit(x, NAMES[y]).decision_function(x))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 5000, "auto"])
+def test_batches_of_any_size(size):
+    x, y = data(150)
+    model = mlp(batch_size=size, max_iter=2).fit(x, y)
+    assert np.isfinite(model.decision_function(x)).all()
+
+
+def test_examples_in_docstrings():
+    for name in ("lgbm", "mlp"):
+        assert doctest.testmod(importlib.import_module(f"hypersimplex.sklearn.{name}")).failed == 0
