@@ -231,6 +231,14 @@ Layout layout_of(const Array& x, int64_t axis) {
     return need(lay_out(shape, strides, axis));
 }
 
+// The kernel reads whole numbers of T: an address between two of them is no array's.
+template <class A>
+uintptr_t aligned(const A& array, const char* name) {
+    auto address = reinterpret_cast<uintptr_t>(array.data());
+    if (address % array.itemsize()) throw std::invalid_argument(std::string(name) + " must be aligned");
+    return address;
+}
+
 // An output is written through x's layout, so it must lie exactly as x does, and no element may stand twice.
 uintptr_t output_like(const Output& y, const Array& x, const char* name) {
     std::string who(name);
@@ -238,10 +246,10 @@ uintptr_t output_like(const Output& y, const Array& x, const char* name) {
     if (y.ndim() != x.ndim()) throw std::invalid_argument(who + " must have the shape of x");
     for (size_t d = 0; d < x.ndim(); ++d) {
         if (y.shape(d) != x.shape(d)) throw std::invalid_argument(who + " must have the shape of x");
-        if (x.shape(d) > 1 && y.stride(d) != x.stride(d)) throw std::invalid_argument(who + " must have the strides of x");
-        if (x.shape(d) > 1 && y.stride(d) == 0) throw std::invalid_argument(who + " must not repeat its elements");
+        if (x.size() > 0 && x.shape(d) > 1 && y.stride(d) != x.stride(d)) throw std::invalid_argument(who + " must have the strides of x");
+        if (x.size() > 0 && x.shape(d) > 1 && y.stride(d) == 0) throw std::invalid_argument(who + " must not repeat its elements");
     }
-    return reinterpret_cast<uintptr_t>(y.data());
+    return aligned(y, name);
 }
 
 template <class A>
@@ -249,7 +257,7 @@ uintptr_t one_per_slice(const std::optional<A>& values, const Layout& layout, co
     if (!values) return 0;
     if (static_cast<int64_t>(values->size()) != layout.slices())
         throw std::invalid_argument(std::string(name) + " must have one number per slice");
-    return reinterpret_cast<uintptr_t>(values->data());
+    return aligned(*values, name);
 }
 
 nb::object project(const Array& x, double k, double tau, const std::optional<Output>& y,
@@ -258,14 +266,14 @@ nb::object project(const Array& x, double k, double tau, const std::optional<Out
     Layout layout = layout_of(x, axis);
     auto run = is_double(x) ? project_t<double> : project_t<float>;
     return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), per_slice(one_per_slice(taus, layout, "taus"), tau),
-               reinterpret_cast<uintptr_t>(x.data()), y ? output_like(*y, x, "y") : 0, one_per_slice(mu, layout, "mu"),
+               aligned(x, "x"), y ? output_like(*y, x, "y") : 0, one_per_slice(mu, layout, "mu"),
                0, threads);
 }
 
 nb::object binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis, int threads) {
     Layout layout = layout_of(x, axis);
     auto run = is_double(x) ? binary_t<double> : binary_t<float>;
-    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), reinterpret_cast<uintptr_t>(x.data()),
+    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), aligned(x, "x"),
                output_like(y, x, "y"), threads);
 }
 

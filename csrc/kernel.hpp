@@ -138,8 +138,8 @@ struct Variant {
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
 const Variant& variant();
 
-// Runs body(context, id, team) on `threads` threads, the caller among them; threads that cannot be
-// started are left out, and team.size says how many there are. Nothing outlives the call, so fork is safe.
+// Runs body(context, id, team) on `threads` threads, the caller among them, or on fewer if they cannot be had:
+// team.size says how many there are. Fork is safe.
 struct Team {
     int size;
     void* barrier;
