@@ -30,14 +30,15 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
-    constexpr int W = L::width, run = 64;
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1);
+    constexpr int W = L::width, chain = 16, chains = 4;
+    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1), sum = {};
     Int active = {}, ones = {};
     typename L::Wide total = {};
     int64_t i = 0;
-    while (i + 2 * W <= n) {
+    // Sums of short chains: in a long one, equal numbers would round to the same side every time.
+    for (int number = 1; i + 2 * W <= n; ++number) {
         Vec a = {}, b = {};
-        int64_t end = i + run * W < n ? i + run * W : n;
+        int64_t end = i + chain * W < n ? i + chain * W : n;
         for (; i + 2 * W <= end; i += 2 * W) {
             Vec p = P::add(L::load(x + i), c, d, inv, a, active, ones);
             Vec q = P::add(L::load(x + i + W), c, d, inv, b, active, ones);
@@ -46,15 +47,19 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
                 L::store(y + i + W, L::min(one, q));
             }
         }
-        total += L::widen(a + b);
+        sum += a + b;
+        if (number % chains) continue;
+        total += L::widen(sum);
+        sum = Vec{};
     }
+    total += L::widen(sum);
     for (; i < n; i += W) {
         int64_t rest = n - i < W ? n - i : W;
-        Vec sum = {};
+        Vec last = {};
         T tail[W];
         for (int l = 0; l < W; ++l) tail[l] = l < rest ? x[i + l] : -std::numeric_limits<T>::infinity();
-        Vec p = P::add(L::load(tail), c, d, inv, sum, active, ones);
-        total += L::widen(sum);
+        Vec p = P::add(L::load(tail), c, d, inv, last, active, ones);
+        total += L::widen(last);
         if constexpr (write) {
             L::store(tail, L::min(one, p));
             std::memcpy(y + i, tail, static_cast<size_t>(rest) * sizeof(T));

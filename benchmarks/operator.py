@@ -1,0 +1,163 @@
+"""The operator against torch.softmax and torch.sort on the same float32 tensor, with k = n/10.
+
+Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A time
+is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. Then the memory
+that forward and backward need besides the input and the incoming gradient, and how time grows with the size.
+"""
+
+import argparse
+import csv
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, fields
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks import timing
+from hypersimplex.torch import soft_binary_argmax
+
+# Shapes, and the dim along which the slices lie.
+CASES = [((10, 128), 1), ((10, 8192), 1), ((8192, 10), 0), ((4096, 64), 1), ((1024, 1000), 1)]
+LARGE = [((1, 10**6), 1), ((1, 10**7), 1)]
+Case = tuple[tuple[int, int], int]
+Function = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    threads: int
+    x: str
+    shape: str
+    dim: int
+    forward_us: float
+    forward_over_softmax: float
+    forward_over_sort: float
+    both_us: float
+    both_over_softmax: float
+    both_over_sort: float
+
+    def cells(self) -> list[str]:
+        return [f"{value:.3g}" if 0 < value < 99 else f"{value:.0f}" for value in astuple(self)[4:]]
+
+
+HEADER = ["threads", "x", "shape", "dim", "forward us", "/ softmax", "/ sort", "and backward us", "/ softmax", "/ sort"]
+
+
+def contenders(n: int, dim: int) -> dict[str, Function]:
+    return {
+        "operator": partial(soft_binary_argmax, k=n / 10, dim=dim),
+        "softmax": partial(torch.softmax, dim=dim),
+        "sort": lambda x: torch.sort(x, dim=dim).values,
+    }
+
+
+def problem(shape: tuple[int, int], scale: float, device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x, v = (torch.randn(shape, generator=generator).to(device) for _ in range(2))
+    return scale * x, v
+
+
+def both(function: Function, x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(function(x), x, v)
+
+
+def measure(case: Case, scale: float, threads: int, rounds: int, device: str) -> Row:
+    shape, dim = case
+    x, v = problem(shape, scale, device)
+    wanted = x.clone().requires_grad_()
+    functions = contenders(shape[dim], dim)
+    results = []
+    with timing.threads(threads):
+        for steps in (
+            {name: partial(function, x) for name, function in functions.items()},
+            {name: partial(both, function, wanted, v) for name, function in functions.items()},
+        ):
+            calls = timing.calls_for(steps["softmax"])
+            times = timing.interleave(steps, rounds, calls, seldom=["sort"], sync=synchronize(device))
+            results += [timing.microseconds(times, "operator")]
+            results += [timing.ratio(times, "operator", base) for base in ("softmax", "sort")]
+    return Row(threads, "N(0,1)" if scale == 1 else f"{scale:g} N(0,1)", size(shape), dim, *results)
+
+
+def synchronize(device: str) -> Callable[[], None]:
+    return torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+
+
+def size(shape: tuple[int, int]) -> str:
+    names = {10**6: "10^6", 10**7: "10^7"}
+    return f"({shape[0]}, {names.get(shape[1], shape[1])})"
+
+
+def peak_memory(name: str, n: int) -> None:
+    """Print the bytes that forward and backward of one function need. In a process of its own: peaks only rise."""
+    import resource
+
+    x, v = problem((1, n), 1, "cpu")
+    x.requires_grad_()
+    function = contenders(n, 1)[name]
+    both(function, x[:, :1000].detach().requires_grad_(), v[:, :1000])
+    ballast = torch.ones(2**26)  # above any peak that importing and preparing left behind
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    gradient = both(function, x, v)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    del ballast, gradient
+    print((after - before) * (1 if sys.platform == "darwin" else 1024))
+
+
+def memory_lines() -> Iterator[list[str]]:
+    for shape, _ in LARGE:
+        line = [size(shape), f"{4 * shape[1] / 2**20:.0f}"]
+        for name in contenders(shape[1], 1):
+            command = [sys.executable, "-m", "benchmarks.operator", "--peak-memory", name, str(shape[1])]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            line.append(f"{int(done.stdout) / 2**20:.0f}")
+        yield line
+
+
+def growth(rows: list[Row]) -> Iterator[str]:
+    small, large = (size(shape) for shape, _ in LARGE)
+    by_case = {(row.threads, row.x, row.shape): row.both_us for row in rows}
+    for (threads, x, shape), us in by_case.items():
+        if shape == large and (threads, x, small) in by_case:
+            yield f"{us / by_case[threads, x, small]:.1f} x for {x} on {threads} thread{'s' if threads > 1 else ''}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.operator", description=__doc__)
+    parser.add_argument("--device", default="cpu", help="a torch device (default: %(default)s)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads (default: 1 2)")
+    parser.add_argument("--rounds", type=int, default=31, help="rounds of a row; the largest get fewer (default: 31)")
+    parser.add_argument("--quick", action="store_true", help="few rounds, and none of the largest shapes")
+    parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
+    parser.add_argument("--csv", metavar="FILE", help="write the rows to a file as well")
+    parser.add_argument("--peak-memory", nargs=2, metavar=("NAME", "N"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.peak_memory:
+        return peak_memory(options.peak_memory[0], int(options.peak_memory[1]))
+
+    cases = CASES if options.quick else CASES + LARGE
+    print(timing.machine(), end="\n\n", flush=True)
+    rows = []
+    for threads in options.threads:
+        for scale in (1, 10):
+            for case in cases:
+                rounds = 3 if options.quick else max(5, options.rounds // (3 if case in LARGE else 1))
+                rows.append(measure(case, scale, threads, rounds, options.device))
+    lines = [[str(row.threads), row.x, row.shape, str(row.dim), *row.cells()] for row in rows]
+    print(timing.table(HEADER, lines, markdown=options.markdown))
+    if not options.quick and options.device == "cpu":
+        header = ["shape", "x itself, MB", *(f"{name}, MB" for name in contenders(1, 1))]
+        print("\nPeak memory of forward and backward besides x and the incoming gradient:\n")
+        print(timing.table(header, list(memory_lines()), markdown=options.markdown))
+    if not options.quick:
+        print("\nForward and backward, from 10^6 to 10^7 entries: " + "; ".join(growth(rows)))
+    if options.csv:
+        with open(options.csv, "w", newline="") as file:
+            csv.writer(file).writerows([[field.name for field in fields(Row)], *map(astuple, rows)])
+
+
+if __name__ == "__main__":
+    main()
