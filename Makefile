@@ -48,7 +48,7 @@ format: $(INSTALLED)  ## let ruff rewrite the code
 	$(BIN)/ruff format .
 
 pytest: $(INSTALLED)  ## the default tests alone
-	$(BIN)/pytest -n $(JOBS) -m "not slow"
+	$(BIN)/pytest -n $(JOBS) -m "not slow" -rs
 
 test: lint pytest  ## lint, types and the default tests
 	@echo

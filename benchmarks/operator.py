@@ -1,8 +1,8 @@
 """The operator against torch.softmax and torch.sort on the same float32 tensor, with k = n/10.
 
-Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A time
-is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. Then the memory
-that forward and backward need besides the input and the incoming gradient, and how time grows with the size.
+Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A
+time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. Then the
+memory that forward and backward need besides the input and the incoming gradient, and how time grows with the size.
 """
 
 import argparse

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.frontends import FLOAT16
 
-
 # JAX compiles once for every size: where it is installed, a dozen sizes have to do for all.
 FEW_SIZES = (1, 2, 3, 5, 8, 13, 40, 129, 300, 1000, 4100, 5000) if importlib.util.find_spec("jax") else ()
 

@@ -107,7 +107,7 @@ def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
     along = _check_input(input, dim)
     if _contiguous.fits(input, k, tau):
         run = _contiguous.Projection.apply if input.requires_grad else _contiguous.project
-        simple: Tensor = run(input, k, tau, dim)  # type: ignore[no-untyped-call]
+        simple: Tensor = run(input, k, tau, dim)  # type: ignore[arg-type]
         return simple
     if not input.is_cpu or _ops.is_plain():
         k, tau = _as_tensors(input, k, tau, dim)
@@ -115,7 +115,7 @@ def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
         k = _over_slices("k", k, input, along).contiguous() if isinstance(k, Tensor) else k
         tau = _over_slices("tau", tau, input, along).contiguous() if isinstance(tau, Tensor) else tau
     if input.requires_grad or isinstance(k, Tensor) or isinstance(tau, Tensor):
-        y: Tensor = _Projection.apply(input, k, tau, dim)
+        y: Tensor = _Projection.apply(input, k, tau, dim)  # type: ignore[no-untyped-call]
         return y
     return _forward(input, k, tau, dim)
 
