@@ -30,36 +30,38 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
-    constexpr int W = L::width, chain = 16, chains = 4;
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1), sum = {};
+    constexpr int W = L::width, run = 64, chain = 16;
+    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1);
     Int active = {}, ones = {};
     typename L::Wide total = {};
     int64_t i = 0;
-    // Sums of short chains: in a long one, equal numbers would round to the same side every time.
-    for (int number = 1; i + 2 * W <= n; ++number) {
-        Vec a = {}, b = {};
-        int64_t end = i + chain * W < n ? i + chain * W : n;
-        for (; i + 2 * W <= end; i += 2 * W) {
-            Vec p = P::add(L::load(x + i), c, d, inv, a, active, ones);
-            Vec q = P::add(L::load(x + i + W), c, d, inv, b, active, ones);
-            if constexpr (write) {
-                L::store(y + i, L::min(one, p));
-                L::store(y + i + W, L::min(one, q));
-            }
-        }
-        sum += a + b;
-        if (number % chains) continue;
+    while (i + 2 * W <= n) {
+        // Sums of short chains: in a long one, equal numbers would round to the same side every time.
+        Vec sum = {};
+        int64_t end = i + run * W < n ? i + run * W : n;
+        do {
+            Vec a = {}, b = {};
+            int64_t stop = i + chain * W < end ? i + chain * W : end;
+            do {
+                Vec p = P::add(L::load(x + i), c, d, inv, a, active, ones);
+                Vec q = P::add(L::load(x + i + W), c, d, inv, b, active, ones);
+                if constexpr (write) {
+                    L::store(y + i, L::min(one, p));
+                    L::store(y + i + W, L::min(one, q));
+                }
+                i += 2 * W;
+            } while (i + 2 * W <= stop);
+            sum += a + b;
+        } while (i + 2 * W <= end);
         total += L::widen(sum);
-        sum = Vec{};
     }
-    total += L::widen(sum);
     for (; i < n; i += W) {
         int64_t rest = n - i < W ? n - i : W;
-        Vec last = {};
+        Vec sum = {};
         T tail[W];
         for (int l = 0; l < W; ++l) tail[l] = l < rest ? x[i + l] : -std::numeric_limits<T>::infinity();
-        Vec p = P::add(L::load(tail), c, d, inv, last, active, ones);
-        total += L::widen(last);
+        Vec p = P::add(L::load(tail), c, d, inv, sum, active, ones);
+        total += L::widen(sum);
         if constexpr (write) {
             L::store(tail, L::min(one, p));
             std::memcpy(y + i, tail, static_cast<size_t>(rest) * sizeof(T));
