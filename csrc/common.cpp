@@ -88,7 +88,7 @@ class Pool {
         Team team{size, &barrier};
         {
             std::lock_guard<std::mutex> lock(sleep_);
-            body_ = body, context_ = context, team_ = &team;
+            body_ = body, context_ = context, team_ = &team, size_ = size;
             running_.store(size - 1, std::memory_order_relaxed);
             job_.fetch_add(1, std::memory_order_release);
         }
@@ -127,7 +127,7 @@ class Pool {
                 wake_.wait(lock, [&] { return job_.load(std::memory_order_acquire) != seen; });
                 seen = job_.load();
                 body = body_, context = context_, team = team_;
-                if (id >= team->size) continue;
+                if (id >= size_) continue;    // not asked for this job: it may be over, and its team gone
             }
             body(context, id, *team);
             running_.fetch_sub(1, std::memory_order_acq_rel);
@@ -138,7 +138,7 @@ class Pool {
     std::condition_variable wake_;
     std::atomic<unsigned> job_{0};
     std::atomic<int> running_{0};
-    int workers_ = 0;
+    int workers_ = 0, size_ = 0;
     Body body_ = nullptr;
     void* context_ = nullptr;
     const Team* team_ = nullptr;

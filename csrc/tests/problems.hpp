@@ -62,13 +62,14 @@ T value(Kind kind, double scale, Random& random) {
     return static_cast<T>(v);
 }
 
-// One array with a k and a tau for every slice; entries between the slices hold a number that must stay.
+// One array with a k, a tau and the solution for every slice; entries between the slices hold a number that must stay.
 template <class T>
 struct Problem {
     static constexpr T untouched = T(77);
     Place place;
     std::vector<T> x;
     std::vector<double> k, tau;
+    std::vector<reference::Solution> expected;
 
     Problem(const Place& p, Kind kind, Random& random) : place(p), x(static_cast<size_t>(p.size()), untouched) {
         const Layout& l = place.layout;
@@ -83,7 +84,14 @@ struct Problem {
             int64_t how = static_cast<int64_t>(random() % 6);
             k.push_back(how == 0 ? 0 : how == 1 ? usable : how < 4 ? std::floor(wish) : wish);
             tau.push_back(std::pow(10, 6 * uniform(random) - 3));
+            expected.push_back(reference::project(slice(x, s), k.back(), tau.back()));
         }
+    }
+
+    void spoil(Random& random) {
+        int64_t s = static_cast<int64_t>(random() % k.size()), i = static_cast<int64_t>(random() % x.size()) % place.layout.n;
+        x[at(s, i)] = static_cast<T>(reference::nan);
+        expected[static_cast<size_t>(s)] = reference::project(slice(x, s), 0, 1);
     }
 
     size_t at(int64_t slice, int64_t i) const {
