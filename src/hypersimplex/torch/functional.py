@@ -27,7 +27,7 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = soft_binary_argmax(x, k=1)
     >>> y
-    tensor([0.0000, 0.8000, 0.2000], grad_fn=<_ProjectionBackward>)
+    tensor([0.0000, 0.8000, 0.2000], grad_fn=<ProjectionBackward>)
     >>> y[1].backward()
     >>> x.grad
     tensor([ 0.0000,  0.5000, -0.5000])
