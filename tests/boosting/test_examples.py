@@ -25,3 +25,12 @@ def test_example(name, needs, result):
     )
     assert run.returncode == 0, run.stderr
     assert result in run.stdout
+
+
+def test_benchmark():
+    for module in ("lightgbm", "torch"):
+        pytest.importorskip(module)
+    command = [sys.executable, "-m", "benchmarks.boosting", "--quick"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=EXAMPLES.parent)
+    assert run.returncode == 0, run.stderr
+    assert "HyperSimplexObjective" in run.stdout
