@@ -21,7 +21,7 @@ FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
 endif
 
-.PHONY: test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,7 @@ test: lint pytest  ## lint, types and the default tests
 	@echo
 	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
+	@echo "  make test-baseline  the operator's properties on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers, in an environment of their own"
 	@echo "  make test-jax    the JAX front end, in an environment of its own"
@@ -62,10 +63,13 @@ test: lint pytest  ## lint, types and the default tests
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow sanitize test-boosting test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize test-boosting test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
+
+test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
+	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/test_operator_properties.py
 
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 	$(BIN)/pytest -n $(JOBS) tests/study
@@ -104,15 +108,22 @@ test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and t
 test-triton: .venv-triton/.installed  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
 	.venv-triton/bin/pytest -n $(JOBS) tests/triton
 
-sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer and UBSan
+sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
+	$(SANITIZED)_plain
 
 build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)
 	$(CXX) $(SANITIZE) -DHS_VARIANT=$* $(FLAGS_$*) -c $< -o $@
 
-$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp $(VARIANTS:%=build/sanitize/%.o)
-	$(CXX) $(SANITIZE) $^ -o $@
+$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp $(VARIANTS:%=build/sanitize/%.o) $(wildcard csrc/tests/*.hpp)
+	$(CXX) $(SANITIZE) $(filter %.cpp %.o,$^) -o $@
+
+# As for a compiler without vector types.
+$(SANITIZED)_plain: csrc/tests/kernel_test.cpp csrc/common.cpp csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
+	@mkdir -p $(@D)
+	$(CXX) $(filter-out -DHS_X86_VARIANTS,$(SANITIZE)) -DHS_PLAIN_LANES -DHS_VARIANT=baseline \
+		csrc/tests/kernel_test.cpp csrc/common.cpp csrc/variant.cpp -o $@
 
 bench: $(INSTALLED)  ## time the operator against softmax and sort
 	$(BIN)/python -m benchmarks.operator
