@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from benchmarks import timing
+from hypersimplex.bench import timing
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
 
 CASES = [(128, 10), (1024, 10), (8192, 10), (8192, 100), (4096, 1000)]

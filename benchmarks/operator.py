@@ -16,13 +16,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks import timing
+from hypersimplex.bench import timing
+from hypersimplex.bench.cases import CASES, LARGE, Case, problem, size
+from hypersimplex.bench.memory import peak_bytes
 from hypersimplex.torch import soft_binary_argmax
 
-# Shapes, and the dim along which the slices lie.
-CASES = [((10, 128), 1), ((10, 8192), 1), ((8192, 10), 0), ((4096, 64), 1), ((1024, 1000), 1)]
-LARGE = [((1, 10**6), 1), ((1, 10**7), 1)]
-Case = tuple[tuple[int, int], int]
 Function = Callable[[Tensor], Tensor]
 
 
@@ -54,12 +52,6 @@ def contenders(n: int, dim: int) -> dict[str, Function]:
     }
 
 
-def problem(shape: tuple[int, int], scale: float, device: str) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    x, v = (torch.randn(shape, generator=generator).to(device) for _ in range(2))
-    return scale * x, v
-
-
 def both(function: Function, x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(function(x), x, v)
 
@@ -86,25 +78,12 @@ def synchronize(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device.startswith("cuda") else lambda: None
 
 
-def size(shape: tuple[int, int]) -> str:
-    names = {10**6: "10^6", 10**7: "10^7"}
-    return f"({shape[0]}, {names.get(shape[1], shape[1])})"
-
-
 def peak_memory(name: str, n: int) -> None:
     """Print the bytes that forward and backward of one function need. In a process of its own: peaks only rise."""
-    import resource
-
-    x, v = problem((1, n), 1, "cpu")
+    x, v = problem((1, n))
     x.requires_grad_()
-    function = contenders(n, 1)[name]
     both(contenders(1000, 1)[name], x[:, :1000].detach().requires_grad_(), v[:, :1000])
-    ballast = torch.ones(2**26)  # above any peak that importing and preparing left behind
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    gradient = both(function, x, v)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    del ballast, gradient
-    print((after - before) * (1 if sys.platform == "darwin" else 1024))
+    print(peak_bytes(partial(both, contenders(n, 1)[name], x, v)))
 
 
 def memory_lines() -> Iterator[list[str]]:

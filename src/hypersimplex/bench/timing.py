@@ -16,7 +16,7 @@ Times = dict[str, list[float]]
 def interleave(
     steps: Mapping[str, Step],
     rounds: int,
-    calls: int = 1,
+    calls: int | Mapping[str, int] = 1,
     *,
     seldom: Collection[str] = (),
     sync: Callable[[], None] = lambda: None,
@@ -33,11 +33,12 @@ def interleave(
         names = [name for name in steps if turn % 5 == 0 or name not in seldom]
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             sync()
+            repeats = calls if isinstance(calls, int) else calls[name]
             begin = time.perf_counter()
-            for _ in range(calls):
+            for _ in range(repeats):
                 steps[name]()
             sync()
-            times[name].append((time.perf_counter() - begin) / calls)
+            times[name].append((time.perf_counter() - begin) / repeats)
     return times
 
 
