@@ -21,7 +21,10 @@ FLAGS_avx2 := -mavx2 -mfma
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
 endif
 
-.PHONY: test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+# No report of the documentation's tools on their own future.
+export NO_MKDOCS_2_WARNING := 1
+
+.PHONY: docs test-docs test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,13 +60,14 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-baseline  the operator's properties on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers, in an environment of their own"
+	@echo "  make test-docs   the documentation's site, its links and all of its code, in an environment of its own"
 	@echo "  make test-jax    the JAX front end, in an environment of its own"
 	@echo "  make test-ray    the study on a Ray cluster of two workers, in an environment of its own"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize test-boosting test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize test-boosting test-docs test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
@@ -95,18 +99,25 @@ test-ray: .venv-ray/.installed  ## the study on a real Ray cluster of two worker
 
 test-boosting: .venv-boosting/.installed  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
 	.venv-boosting/bin/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
-	.venv-boosting/bin/pytest tests/boosting tests/sklearn
+	.venv-boosting/bin/pytest tests/boosting tests/sklearn tests/docs/test_python_blocks.py
 
 # The shared suite runs over JAX too, but for what is about the compiled kernel's ways of walking over memory, of which
 # every size would be compiled anew.
 test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and the shared one
 	.venv-jax/bin/mypy src/hypersimplex/jax/*.py
-	.venv-jax/bin/pytest -n $(JOBS) tests/jax
+	.venv-jax/bin/pytest -n $(JOBS) tests/jax tests/docs/test_python_blocks.py
 	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/test_edges.py \
 		tests/test_operator_properties.py tests/test_precision.py tests/test_layouts.py
 
 test-triton: .venv-triton/.installed  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
 	.venv-triton/bin/pytest -n $(JOBS) tests/triton
+
+docs: .venv-docs/.installed  ## the documentation as a site in build/site, warnings as errors
+	.venv-docs/bin/mkdocs build
+	@echo "Open build/site/index.html in a browser."
+
+test-docs: docs  ## the site, its links, and every block of code in it
+	.venv-docs/bin/pytest tests/docs
 
 sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
@@ -116,14 +127,14 @@ build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)
 	$(CXX) $(SANITIZE) -DHS_VARIANT=$* $(FLAGS_$*) -c $< -o $@
 
-$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp $(VARIANTS:%=build/sanitize/%.o) $(wildcard csrc/tests/*.hpp)
+$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp $(VARIANTS:%=build/sanitize/%.o) $(wildcard csrc/tests/*.hpp)
 	$(CXX) $(SANITIZE) $(filter %.cpp %.o,$^) -o $@
 
 # As for a compiler without vector types.
-$(SANITIZED)_plain: csrc/tests/kernel_test.cpp csrc/common.cpp csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
+$(SANITIZED)_plain: csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
 	@mkdir -p $(@D)
 	$(CXX) $(filter-out -DHS_X86_VARIANTS,$(SANITIZE)) -DHS_PLAIN_LANES -DHS_VARIANT=baseline \
-		csrc/tests/kernel_test.cpp csrc/common.cpp csrc/variant.cpp -o $@
+		csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp csrc/variant.cpp -o $@
 
 bench: $(INSTALLED)  ## time the operator against softmax and sort
 	$(BIN)/python -m benchmarks.operator

@@ -1,0 +1,81 @@
+"""What a page takes as given: the names its code uses and does not define."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def batches() -> dict[str, Any]:
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(20, 16), nn.Linear(16, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(self.first(x).relu())
+
+    torch.manual_seed(0)
+    model = Model()
+    data = [(torch.randn(64, 20), torch.randint(4, (64,))) for _ in range(3)]
+    return {"model": model, "batches": data, "optimiser": torch.optim.Adam(model.parameters())}
+
+
+def ranks() -> dict[str, Any]:
+    """One rank: the code is the same on many, and tests/test_distributed.py runs it there."""
+    import torch
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    import hypersimplex.torch
+
+    network = nn.Linear(20, 4)
+    return {
+        **vars(hypersimplex.torch),
+        "DistributedDataParallel": DistributedDataParallel,
+        "network": network,
+        "optimizer": torch.optim.Adam(network.parameters()),
+        "x": torch.randn(8192, 20),
+        "y": torch.randint(4, (8192,)),
+    }
+
+
+def rows() -> dict[str, Any]:
+    import lightgbm
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 6))
+    y = (x[:, 0] + x[:, 1] * x[:, 2] > 0.3).astype(int)
+    training = lightgbm.Dataset(x[:600], y[:600])
+    return {
+        "x": x, "y": y, "x_train": x[:600], "y_train": y[:600], "x_test": x[600:],
+        "training": training, "validation": lightgbm.Dataset(x[600:], y[600:], reference=training),
+    }  # fmt: skip
+
+
+def jax_names() -> dict[str, Any]:
+    import jax.numpy as jnp
+    import numpy as np
+
+    import hypersimplex.jax
+
+    rng = np.random.default_rng(0)
+    logits, labels = jnp.asarray(rng.normal(size=(32, 5)), jnp.float32), jnp.asarray(rng.integers(5, size=32))
+    return {**vars(hypersimplex.jax), "num_classes": 5, "logits": logits, "labels": labels}
+
+
+GIVENS: dict[str, Callable[[], dict[str, Any]]] = {
+    "README.md": batches,
+    "docs/boosting.md": rows,
+    "docs/jax.md": jax_names,
+    "docs/large-batches.md": ranks,
+}
+# What a page needs beyond the default environment, and the command that has it.
+NEEDS = {
+    "docs/boosting.md": ("lightgbm", "make test-boosting"),
+    "docs/jax.md": ("jax", "make test-jax"),
+    "docs/migration/entmax.md": ("entmax", "make test-docs"),
+    "docs/migration/lightgbm.md": ("lightgbm", "make test-boosting"),
+}

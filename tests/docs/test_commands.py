@@ -1,0 +1,100 @@
+"""Every command line of the documentation names things that exist: options, make targets, files, extras."""
+
+import re
+import shlex
+from itertools import pairwise
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, blocks, name, prose
+
+pytest.importorskip("typer")
+
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+INLINE = re.compile(r"`((?:hypersimplex|make|python|torchrun|pip install) [^`]+)`")
+
+
+def lines(page):
+    """(where, command line), from blocks of bash and from code within sentences."""
+    for block in blocks(page, "bash"):
+        for number, line in enumerate(block.code.replace("\\\n", " ").splitlines(), block.line):
+            if line.strip() and not line.lstrip().startswith("#"):
+                yield f"{name(page)}:{number}", line
+    for number, line in enumerate(prose(page).splitlines(), 1):
+        for command in INLINE.findall(line):
+            if not re.search(r"\.\.\.|[<>\\|]", command):  # a pattern, not a command
+                yield f"{name(page)}:{number}", command
+
+
+COMMANDS = [found for page in PAGES for found in lines(page)]
+
+
+def parse(words):
+    """Read a `hypersimplex` command line as the command would, and run nothing."""
+    from typer.main import get_command
+
+    from hypersimplex.cli import app
+
+    command = get_command(app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command, words = command.commands[words[0]], words[1:]
+    context = command.context_class(command)
+    options, rest, _ = command.make_parser(context).parse_args(list(words))
+    assert not rest, f"unknown words {rest}"
+    for parameter in command.params:
+        acts = parameter.is_eager or "completion" in parameter.name  # prints, or writes, and ends
+        if parameter.name in options and not acts:
+            parameter.process_value(context, options[parameter.name])
+
+
+def extras(requirement):
+    listed = re.search(r"\[(.*)\]", requirement)
+    return listed[1].split(",") if listed else []
+
+
+def check(words):
+    program, *rest = words
+    if program == "hypersimplex":
+        parse(rest)
+    elif program == "make":
+        assert {word for word in rest if "=" not in word} <= TARGETS
+    elif program == "pip":
+        metadata = (ROOT / "pyproject.toml").read_text()
+        for requirement in (word for word in rest if word.startswith(".")):
+            assert all(re.search(rf"^{extra} = ", metadata, re.MULTILINE) for extra in extras(requirement)), requirement
+    elif program in ("python", "torchrun"):
+        modules = [word.replace(".", "/") for flag, word in pairwise(rest) if flag == "-m"]
+        files = [word for word in rest if word.endswith(".py")]
+        assert modules or files, words
+        for module in modules:
+            assert any((ROOT / f"{module}{end}").exists() for end in (".py", "/__main__.py")), module
+        assert all((ROOT / file).exists() for file in files), files
+    else:
+        raise AssertionError(f"no rule for {program}")
+
+
+@pytest.mark.parametrize(("where", "line"), COMMANDS, ids=[where for where, _ in COMMANDS])
+def test_command(where, line):
+    check(shlex.split(line, comments=True))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hypersimplex study run --epoch 3",
+        "hypersimplex study run --epochs x",
+        "hypersimplex study walk",
+        "make tset",
+        "pip install '.[touch]'",
+        "python examples/none.py",
+        "python -m benchmarks.none",
+    ],
+)
+def test_a_wrong_command_is_seen(line):
+    with pytest.raises((AssertionError, Exception), match=r".+"):
+        check(shlex.split(line))
+
+
+def test_every_target_is_listed_by_help():
+    described = set(re.findall(r"^([a-z][a-z-]*):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert described == TARGETS

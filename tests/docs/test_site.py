@@ -1,0 +1,78 @@
+"""The built site: complete, without anything from elsewhere, and with formulas that are text."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT
+
+pytest.importorskip("mkdocs", reason="the site is built by make test-docs")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", folder]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_is_there(site):
+    for page in PAGES:
+        if page.is_relative_to(ROOT / "docs"):
+            assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists()
+    assert (site / "source/readme.html").exists()
+    assert (site / "source/examples/train_loop.html").exists()
+
+
+def test_nothing_comes_from_elsewhere(site):
+    loaded = re.compile(
+        r"""(?:<(?:script|img|iframe|source)[^>]*?\ssrc|<link[^>]*?\shref)=["']?(https?:)?//[^"'\s>]+"""
+    )
+    for page in site.rglob("*.html"):
+        assert not loaded.search(page.read_text(encoding="utf-8")), page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_links_between_pages_and_anchors(site):
+    anchors = {}
+    for page in site.rglob("*.html"):
+        anchors[page.resolve()] = set(re.findall(r"""\sid=["']?([^"'\s>]+)""", page.read_text(encoding="utf-8")))
+    for page in anchors:
+        if page.name == "404.html":
+            continue
+        for target in re.findall(r"""<a[^>]*?\shref=["']([^"']+)["']""", page.read_text(encoding="utf-8")):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            there = (page.parent / path).resolve() if path else page
+            there = there / "index.html" if there.is_dir() else there
+            assert there.exists(), (page, target)
+            assert not anchor or there.suffix != ".html" or anchor in anchors[there], (page, target)
+
+
+def test_formulas_are_mathml(site):
+    page = (site / "mathematics.html").read_text(encoding="utf-8")
+    assert page.count("<math") > 20
+    assert "arithmatex" not in page
+    assert "\\operatorname" not in re.sub(r"<annotation.*?</annotation>", "", page, flags=re.DOTALL)
+
+
+def test_figures_are_part_of_the_page(site):
+    page = (site / "mathematics.html").read_text(encoding="utf-8")
+    assert page.count('<svg class="figure') == 3
+    assert "figures/" not in page
+
+
+def test_the_reference_has_every_public_name(site):
+    for module in ("torch", "jax", "boosting", "sklearn"):
+        listed = re.search(
+            r"__all__ = \[(.*?)\]", (ROOT / f"src/hypersimplex/{module}/__init__.py").read_text(), re.DOTALL
+        )
+        page = (site / f"api/{module}.html").read_text(encoding="utf-8")
+        for public in re.findall(r'"(\w+)"', listed[1]):
+            assert re.search(rf'id="hypersimplex\.{module}\.(\w+\.)?{public}"', page), (module, public)
