@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +13,9 @@ from hypersimplex.study.config import RunConfig
 from hypersimplex.study.report import render, verdict
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store
+from tests.browser import look_at, needs_browser
 from tests.study.conftest import epoch
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LOSSES = ("cross-entropy", "mse", "hypersimplex", "hypersimplex-argmax")
 NASTY = "<script>alert(1)</script> & co"
 
@@ -111,47 +109,15 @@ def test_every_figure_has_a_text_alternative(filled):
     assert targets <= set(ids)
 
 
-PROBE = """<script>
-window.problems = [];
-addEventListener("error", e => problems.push(String(e.message)));
-addEventListener("load", () => {
-  const seen = [...document.querySelectorAll("svg")].filter(s => {
-    const box = s.getBoundingClientRect(); return box.width > 20 && box.height > 10; });
-  const out = { width: innerWidth, overflow: document.documentElement.scrollWidth - innerWidth, figures: seen.length,
-    problems, background: getComputedStyle(document.body).backgroundColor, color: getComputedStyle(document.body).color,
-    wide: [...document.querySelectorAll("body *")].filter(e => !e.closest(".scroll") && !e.closest("svg")
-      && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.tagName + "." + e.className).slice(0, 5) };
-  parent.postMessage(JSON.stringify(out), "*");
-});
-</script>"""
+FIGURES = """return [...document.querySelectorAll("svg")].filter(s => {
+  const box = s.getBoundingClientRect(); return box.width > 20 && box.height > 10; }).length"""
 
 
-# Browsers do not make a window narrower than 500 pixels; a frame can be any width.
-FRAME = """<!doctype html><body style="margin: 0"><script>
-addEventListener("message", e => {{ const p = document.createElement("pre"); p.id = "probe"; p.textContent = e.data;
-  document.body.append(p); }});
-</script><iframe src="report.html" style="width: {width}px; height: 900px; border: 0"></iframe>"""
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine: the page was not opened in a browser")
+@needs_browser
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False)])
 def test_a_browser_shows_it(filled, tmp_path, width, dark):
-    page = tmp_path / "report.html"
-    page.write_text(render(filled, "html").replace("<head>", "<head>" + PROBE, 1), encoding="utf-8")
-    frame = tmp_path / "frame.html"
-    frame.write_text(FRAME.format(width=width))
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    flags += " --disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    command = [BROWSER, *flags.split(), scheme, f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,1000"]
-    shown = subprocess.run([*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=120)
-    found = re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)
-    assert found, shown.stderr[-2000:]
-    seen = json.loads(found.group(1))
-    assert "CONSOLE" not in shown.stderr
-    assert seen["problems"] == []
-    assert seen["figures"] == 10 + 72
-    assert seen["width"] == width
+    seen = look_at(render(filled, "html"), tmp_path, width, dark, FIGURES)
+    assert seen["found"] == 10 + 72
     assert seen["overflow"] <= 0
     assert seen["wide"] == []
     assert seen["background"] == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")
