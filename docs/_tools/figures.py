@@ -19,15 +19,15 @@ def projection() -> str:
     """README's figure: the same six numbers under three ramps."""
     plot = Plot((-1.8, 3.2), (0, 1), (46, 40, 650, 200))
     plot.axes([], [0, 0.5, 1], "x", "y")
+    for x in SIX:
+        plot.line((x, 0), (x, 1), "rule dash")
+        plot.word(x, 0, f"{x:g}", (0, 18), "middle", "small")
     grid = np.linspace(-1.8, 3.2, 501)
     for tau, colour in zip((0.2, 1.0, 3.0), COLOURS, strict=False):
         mu = float(hs.threshold(SIX, 2, tau))
         plot.curve(grid, np.clip((grid - mu) / tau, 0, 1), colour)
         for x, y in zip(SIX, hs.soft_binary_argmax(SIX, 2, tau), strict=True):
             plot.dot(x, y, colour)
-    for x in SIX:
-        plot.line((x, 0), (x, 1), "rule dash")
-        plot.word(x, 0, f"{x:g}", (0, 18), "middle", "small")
     for row, (tau, colour) in enumerate(zip((0.2, 1.0, 3.0), COLOURS, strict=False)):
         plot.word(-1.8, 1, f"tau = {tau:g}", (14, 22 + 20 * row), colour=colour)
     plot.word(3.2, 1, "y = clip((x - mu) / tau, 0, 1), sum y = k = 2", (0, -12), "end", "small")
