@@ -46,7 +46,10 @@ def test_threshold_is_the_reference(seed, classes, steps, log_tau):
     _, _, gradient, _ = expected(y, scores, 10**log_tau)
     mu = reference.threshold(scores, one_hot(y, scores).sum(0), 10**log_tau, axis=0)
     np.testing.assert_allclose(objective.threshold, np.atleast_1d(mu), rtol=1e-7, atol=1e-7)
-    np.testing.assert_allclose(grad, gradient, rtol=1e-5, atol=1e-7 / 10**log_tau)
+    # Where a score lies on an end of the ramp the loss has no gradient, and rounding decides between its neighbours.
+    ramp = (scores - mu) / 10**log_tau
+    if np.minimum(abs(ramp), abs(ramp - 1)).min() > 1e-6:
+        np.testing.assert_allclose(grad, gradient, rtol=1e-5, atol=1e-7 / 10**log_tau)
 
 
 def weighted_loss(y, scores, w, tau):
