@@ -29,6 +29,9 @@ FolderOption = Annotated[
     str | None,
     typer.Option("--data-folder", help="Folder of the data sets; default HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."),
 ]
+BaselineOption = Annotated[
+    str | None, typer.Option(help="Loss the others are compared with; default cross-entropy, of boosted trees binary.")
+]
 DEFAULT_STORE = Path("study.sqlite")
 
 
@@ -36,6 +39,8 @@ class Preset(str, Enum):
     demo = "demo"
     laptop = "laptop"
     paper = "paper"
+    laptop_tabular = "laptop-tabular"
+    paper_tabular = "paper-tabular"
 
 
 class EngineName(str, Enum):
@@ -95,16 +100,20 @@ def run(
     dataset: Annotated[
         list[str] | None,
         typer.Option(
-            help="digits, fashion-mnist, cifar-10, a CSV or Parquet file, an image folder, module:function. Repeatable."
+            help="A name in `hypersimplex data list`, a CSV or Parquet file, an image folder, module:function."
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV or Parquet file.")] = None,
     loss: Annotated[
-        list[str] | None, typer.Option(help="cross-entropy, hinge, mse, hypersimplex[-half][-argmax]. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="cross-entropy, hinge, mse, hypersimplex[-half][-argmax]; of boosted trees binary, squared-error, "
+            "hypersimplex[-ones|-paper]. Repeatable."
+        ),
     ] = None,
     batch_size: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
     seed: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
-    epochs: Annotated[int | None, typer.Option()] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of boosted trees: ten rounds each.")] = None,
     lr: Annotated[
         list[float] | None, typer.Option(help="Learning rate; the validation split chooses among several.")
     ] = None,
@@ -116,11 +125,17 @@ def run(
     prior: Annotated[
         float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels'.")
     ] = None,
-    network: Annotated[str | None, typer.Option(help="mlp, cnn or paper.")] = None,
-    width: Annotated[int | None, typer.Option(help="Width of the network; the paper's is 64.")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="mlp, cnn or paper; boosted trees: lightgbm, lightgbm-paper.")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Width of the network, the paper's is 64; leaves of a boosted tree.")
+    ] = None,
     optimizer: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
     schedule: Annotated[str | None, typer.Option(help="constant, linear (lr x batch / 128) or cosine.")] = None,
-    subset: Annotated[int | None, typer.Option(help="Use this many training samples.")] = None,
+    subset: Annotated[
+        int | None, typer.Option(help="Use this many training samples; of boosted trees: at most.")
+    ] = None,
     validation: Annotated[
         float | None, typer.Option(help="Part of the training samples held out for every choice.")
     ] = None,
@@ -187,13 +202,20 @@ def report(
         Path | None, typer.Option("--output", "-o", help="File to write; default: report.html, or standard output.")
     ] = None,
     format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
-    baseline: Annotated[str, typer.Option(help="Loss the others are compared with.")] = "cross-entropy",
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the figures to this folder, as SVG.", file_okay=False)
+    ] = None,
+    baseline: BaselineOption = None,
 ) -> None:
     """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
-    from hypersimplex.study.report import render
+    from hypersimplex.study.report import figure_files, render
 
     with _existing(store) as opened:
         try:
+            if figures is not None:
+                figures.mkdir(parents=True, exist_ok=True)
+                for name, picture in figure_files(opened, baseline).items():
+                    (figures / name).write_text(picture, encoding="utf-8")
             text = render(opened, format.value, baseline)
             if output is None and format.value == "html":
                 output = Path("report.html")
@@ -210,7 +232,7 @@ def report(
 @study_app.command()
 def compare(
     store: StoreOption = DEFAULT_STORE,
-    baseline: Annotated[str, typer.Option(help="Loss the others are compared with.")] = "cross-entropy",
+    baseline: BaselineOption = None,
     paper_rule: Annotated[
         bool, typer.Option("--paper-rule", help="Best epoch on the test set, as in the paper.")
     ] = False,

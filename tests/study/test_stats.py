@@ -125,8 +125,8 @@ def test_settings_are_chosen_on_validation_and_never_on_test():
     ]
     assert choose_settings(rows) == {("digits", "mse", 128): "lr 0.01"}
     (cell,) = cells(rows)
-    assert cell.accuracies == (0.77,)
-    assert cells(rows, paper_rule=True)[0].accuracies == (pytest.approx(0.78),)
+    assert cell.scores == (0.77,)
+    assert cells(rows, paper_rule=True)[0].scores == (pytest.approx(0.78),)
 
 
 def test_a_diverged_setting_is_never_chosen_and_a_diverged_seed_is_left_out():

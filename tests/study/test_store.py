@@ -168,3 +168,54 @@ def test_a_claim_is_exclusive_and_ends(tmp_path):
         assert is_claimed(tmp_path, "a")
     assert not is_claimed(tmp_path, "a")
     assert not is_claimed(tmp_path, "never")
+
+
+FIRST_EXPORT = """\
+run,dataset,label,subset,validation,network,width,loss,tau,prior,batch_size,seed,epochs,optimizer,lr,schedule,momentum,\
+augment,precision,tuning,state,attempts,error,epoch,train_loss,epoch_lr,val_accuracy,test_accuracy,val_accuracy_own,\
+test_accuracy_own,val_accuracy_argmax,test_accuracy_argmax,seconds,provenance
+2ac75001cd24eae2,digits,,,0.1,mlp,64,cross-entropy,,,128,0,20,adam,0.001,constant,0.0,False,float32,False,done,1,,0,1.25,\
+0.001,0.5,0.51,0.5,0.51,0.4,0.41000000000000003,0.125,"{""torch"": ""2""}"
+"""
+
+
+def test_an_export_of_the_first_version_is_read(store):
+    assert exchange.import_rows(store, exchange.read(FIRST_EXPORT)) == (1, 0)
+    (run,) = store.runs()
+    assert run.config == RunConfig()
+    assert run.epochs == (epoch(0),)
+    assert run.scores() == run.accuracies() == [(0.5, 0.51)]
+
+
+def test_a_store_of_the_first_version_is_used_by_old_and_new_programs(tmp_path):
+    path = tmp_path / "first.sqlite"
+    with Store(path) as made:
+        made.add_runs([RunConfig()])
+        made.record(RunConfig().key(), epoch(0))
+        # The first version had no such table; everything else is as it was.
+        made._db.execute("DROP TABLE measures")
+    with Store(path) as store:
+        assert store.runs()[0].epochs == (epoch(0),)
+        # What programs of the first version write.
+        values = (RunConfig().key(), 1, 1.25, 0.001, 0.5, 0.51, 0.4, 0.4 + 0.01, 0.125)
+        store._db.execute("INSERT OR REPLACE INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        assert store._db.execute("PRAGMA user_version").fetchone()[0] == 1
+        assert store.epochs(RunConfig().key()) == [epoch(0), epoch(1)]
+
+
+@pytest.mark.parametrize("write", [exchange.to_json, exchange.to_csv], ids=["json", "csv"])
+def test_measures_of_boosted_trees_are_kept_and_moved(store, tmp_path, write):
+    config = RunConfig(dataset="higgs", network="lightgbm", loss="hypersimplex", batch_size=64, optimizer="sgd")
+    assert (config.batch_size, config.optimizer, config.tau) == (0, "adam", 1.0)
+    store.add_runs([config])
+    rows = [replace(epoch(i), val_auc=0.7 + i / 3, test_auc=0.6, test_log_loss=None if i else 0.5) for i in range(2)]
+    store.record_all(config.key(), rows)
+    store.finish(config.key(), "done")
+    (run,) = store.runs()
+    assert list(run.epochs) == store.epochs(config.key()) == rows
+    assert (run.measure, run.scores()) == ("auc", [(0.7, 0.6), (0.7 + 1 / 3, 0.6)])
+    with Store(tmp_path / "other.sqlite") as other:
+        exchange.import_rows(other, exchange.read(write(store.runs())))
+        assert other.runs() == [replace(run, attempts=0)]
+    store.record_all(config.key(), rows[:1], restart=True)
+    assert store.epochs(config.key()) == rows[:1]

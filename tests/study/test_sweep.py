@@ -113,11 +113,11 @@ def test_the_validation_split_chooses_the_epoch_and_the_papers_rule_the_best_tes
     assert best_epoch(run) == 1
     (row,) = results([run])
     # the shared test double puts test accuracy 0.01 above validation
-    assert (row.validation, row.accuracy) == (0.7, pytest.approx(0.71))
+    assert (row.validation, row.score) == (0.7, pytest.approx(0.71))
     worse_on_test = replace(run.epochs[3], test_accuracy=0.99)
     (row,) = results([replace(run, epochs=(*run.epochs[:3], worse_on_test))])
-    assert row.accuracy == pytest.approx(0.71)
-    assert row.paper_accuracy == 0.99
+    assert row.score == pytest.approx(0.71)
+    assert row.paper_score == 0.99
 
 
 def test_protocols_are_kept_apart():

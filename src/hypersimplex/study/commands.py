@@ -9,12 +9,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from hypersimplex.study import catalog, checkpoint, estimate
+from hypersimplex.study import catalog, checkpoint, estimate, tabular
 from hypersimplex.study.config import RunConfig, one_of
-from hypersimplex.study.console import Live, cell_table, state_of, status_table
+from hypersimplex.study.console import Live, batch_text, cell_table, state_of, status_table
 from hypersimplex.study.data import NAMES
 from hypersimplex.study.engines import Engine, InProcess, Processes
 from hypersimplex.study.locks import is_claimed
+from hypersimplex.study.measures import OTHERS
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.results import results
 from hypersimplex.study.stats import cells
@@ -56,6 +57,7 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
         table.add_column(column, justify="left" if column in ("", "data") else "right")
     times = estimate.seconds([c for _, configs in todo for c in configs], runtime)
     loading = [speed.loading / speed.train for _, speed in times.values()]
+    trees = all(c.is_trees for _, configs in todo for c in configs)
     total = sum(cost for cost, _ in times.values())
     left = sum(cost for key, (cost, _) in times.items() if key not in done)
     for name, configs in todo:
@@ -66,18 +68,19 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
             cost = sum(times[c.key()][0] for c in group)
             kinds = (len({c.loss for c in group}), len({c.setting() for c in group}), len({c.seed for c in group}))
             each = estimate.in_words(cost / len(group))
-            row = (name, dataset, batch, *kinds, len(group), group[0].epochs, each, estimate.in_words(cost))
+            row = (name, dataset, batch_text(batch), *kinds, len(group), group[0].epochs, each, estimate.in_words(cost))
             table.add_row(*map(str, row))
     console.print("losses: " + ", ".join(study.loss), highlight=False)
     console.print(table)
     count = sum(len(c) for _, c in todo)
     console.print(
         f"{count} trainings, about {estimate.in_words(total / processes)} with --processes {processes}, "
-        f"{estimate.in_words(left / processes)} still to do. "
-        f"Loading and augmentation take at most {max(loading):.1%} of a step.",
+        f"{estimate.in_words(left / processes)} still to do."
+        + ("" if trees else f" Loading and augmentation take at most {max(loading):.1%} of a step."),
         highlight=False,
     )
-    console.print("measured now, at up to 512 samples a step; another load on this machine changes it", style="dim")
+    how = "by ten rounds of each kind; most stop early" if trees else "at up to 512 samples a step"
+    console.print(f"measured now, {how}; another load on this machine changes it", style="dim")
 
 
 def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool, command: str) -> bool:
@@ -96,7 +99,7 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
             console.print(f"note: {what}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         wanted = {c.key() for c in [*study.first(), *study.second(store)]}
         runs = [r for r in store.runs() if r.key in wanted]
-        _print_cells(console, runs, "cross-entropy", False)
+        _print_cells(console, runs, None, False)
         failed = [r for r in runs if r.state not in ("done", "diverged")]
         for r in failed[:10]:
             console.print(
@@ -116,7 +119,7 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
         return not failed
 
 
-def _print_cells(console: Console, runs: list[Run], baseline: str, paper_rule: bool) -> None:
+def _print_cells(console: Console, runs: list[Run], baseline: str | None, paper_rule: bool) -> None:
     finished = results(runs)
     diverged = [r.config.describe() for r in runs if r.state == "diverged"]
     if diverged:
@@ -127,20 +130,21 @@ def _print_cells(console: Console, runs: list[Run], baseline: str, paper_rule: b
     if paper_rule:
         rule = "best epoch on the test set: the paper's rule, optimistic"
     else:
-        rule = (
-            "test accuracy at the epoch the validation split chose" if validated else "test accuracy of the last epoch"
-        )
+        rule = "test set, at the epoch the validation split chose" if validated else "test set, at the last epoch"
     rows = cells(finished, baseline, paper_rule)
-    for dataset in dict.fromkeys(c.dataset for c in rows):
-        console.print(cell_table([c for c in rows if c.dataset == dataset], baseline, rule))
+    for name in [] if paper_rule else OTHERS:
+        rows += cells(finished, baseline, other=name)
+    for part in dict.fromkeys((c.dataset, c.measure) for c in rows):
+        console.print(cell_table([c for c in rows if (c.dataset, c.measure) == part], rule))
 
 
-def compare(store: Store, baseline: str, paper_rule: bool) -> None:
+def compare(store: Store, baseline: str | None, paper_rule: bool) -> None:
     runs = store.runs()
     losses = sorted({r.config.loss for r in runs if r.state == "done"})
     if not losses:
         raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
-    one_of("baseline", baseline, losses)
+    if baseline is not None:
+        one_of("baseline", baseline, losses)
     _print_cells(Console(), runs, baseline, paper_rule)
 
 
@@ -174,12 +178,18 @@ def data_list(folder: str | None) -> None:
     for source in catalog.SOURCES.values():
         missing = [f for f, verdict in catalog.present(source.name, root) if not verdict]
         table.add_row(source.name, source.about, "there" if not missing else f"missing: {missing[0]}, …")
+    for name, one in tabular.SOURCES.items():
+        table.add_row(
+            name, (tabular.note(name) or "").rstrip("."), "there" if tabular.present(one, root) else "missing"
+        )
     Console().print(table)
 
 
 def known_source(name: str) -> str:
     if name == "digits":
         raise ValueError("digits comes inside scikit-learn: there is no file to fetch or check")
+    if name in tabular.SOURCES:
+        raise ValueError(f"{name} is not fetched by this command; get it from {tabular.SOURCES[name].get}")
     one_of("name", name, [n for n in NAMES if n != "digits"])
     return name
 

@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Table
 
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.store import Epoch, Run
 
@@ -60,8 +61,9 @@ class Live:
     def epoch(self, config: RunConfig, epoch: Epoch) -> None:
         self.done += 1
         assert self.task is not None
-        accuracy = epoch.val_accuracy if epoch.val_accuracy is not None else epoch.test_accuracy
-        shown = "" if accuracy is None else f" · {accuracy:.3f}"
+        either = (epoch.val_auc, epoch.test_auc) if config.is_trees else (epoch.val_accuracy, epoch.test_accuracy)
+        score = either[0] if either[0] is not None else either[1]
+        shown = "" if score is None else f" · {score:.3f}"
         self.progress.update(self.task, advance=1, latest=f"{config.describe()}{shown}")
         # Twenty lines a phase in a log file, and one for every epoch of a long run.
         tenth = 20 * self.done // max(1, self.total)
@@ -71,8 +73,8 @@ class Live:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def percent(value: float, digits: int = 2) -> str:
-    return "—" if math.isnan(value) else f"{100 * value:.{digits}f}"
+def batch_text(batch_size: int) -> str:
+    return str(batch_size or "all")
 
 
 def p_text(p: float) -> str:
@@ -81,8 +83,9 @@ def p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def cell_table(cells: Sequence[Cell], baseline: str, title: str) -> Table:
-    """The comparison on one data set, narrow enough for 80 columns."""
+def cell_table(cells: Sequence[Cell], title: str) -> Table:
+    """The comparison on one data set by one measure, narrow enough for 80 columns."""
+    measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
     caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; p by paired t-test, Holm's over the grid"
     table = Table(
@@ -93,7 +96,8 @@ def cell_table(cells: Sequence[Cell], baseline: str, title: str) -> Table:
         collapse_padding=True,
         pad_edge=False,
     )
-    for name in ("batch", "loss", "setting", "accuracy, %", f"vs {baseline}", "p", "p Holm"):
+    shown = f"{measure.title}, %" if measure.percent else measure.title
+    for name in ("batch", "loss", "setting", shown, f"vs {baseline}", "p", "p Holm"):
         table.add_column(name, justify="left" if name in ("loss", "setting") else "right", no_wrap=name[:2] != "vs")
     previous = cells[0].batch_size
     for c in cells:
@@ -102,12 +106,12 @@ def cell_table(cells: Sequence[Cell], baseline: str, title: str) -> Table:
         previous = c.batch_size
         half = (c.summary.high - c.summary.low) / 2
         against = c.against
-        difference = "" if against is None else f"{100 * against.difference:+.2f}"
+        difference = "" if against is None else measure.with_sign(against.difference)
         table.add_row(
-            str(c.batch_size),
+            batch_text(c.batch_size),
             c.loss,
             c.setting,
-            f"{percent(c.summary.mean)} ± {percent(half)}",
+            f"{measure.text(c.summary.mean)} ± {measure.text(half)}",
             f"[bold]{difference}[/bold]" if against is not None and c.holm_p < 0.05 else difference,
             "" if against is None else p_text(against.p),
             "" if against is None else p_text(c.holm_p),
@@ -129,7 +133,7 @@ def status_table(runs: Sequence[Run], live: set[str]) -> Table:
     for (dataset, loss, batch), group in groups.items():
         count = Counter(state_of(r, live) for r in group)
         done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
-        table.add_row(dataset, loss, str(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+        table.add_row(dataset, loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Data sets as arrays: the embedded digits, Fashion-MNIST, CIFAR-10, and one's own."""
+"""Data sets as arrays: the embedded digits, Fashion-MNIST, CIFAR-10, the tables of `tabular`, and one's own."""
 
 import hashlib
 from collections.abc import Callable
@@ -19,7 +19,8 @@ NAMES = ("digits", "fashion-mnist", "cifar-10")
 class Data:
     """A training and a test set.
 
-    Images are uint8 (N, H, W, C) with C of 1 or 3; anything else is float32 features (N, F). Labels are 0 to C-1.
+    Images are uint8 (N, H, W, C) with C of 1 or 3; anything else is float32 features (N, F), for boosted trees also
+    a sparse matrix. Labels are 0 to C-1.
     """
 
     name: str
@@ -32,11 +33,15 @@ class Data:
     std: tuple[float, ...] | None = None
     padding: int = 0  # of the augmentation's crop
     model: Callable[[], Any] | None = field(default=None, compare=False)  # makes the network, for one's own entry point
+    validation: tuple[Any, Array] | None = (
+        None  # the publisher's own split, taken instead of a part of the training set
+    )
+    digest: str | None = None  # of the content, where it is known without reading all of it
 
     def __post_init__(self) -> None:
         for part, x, y in (("train", self.train_x, self.train_y), ("test", self.test_x, self.test_y)):
-            if len(x) != len(y) or len(x) == 0:
-                raise DataError(f"{self.name}: {part} set must have one label a sample, got {len(x)} and {len(y)}")
+            if x.shape[0] != len(y) or len(y) == 0:
+                raise DataError(f"{self.name}: {part} set must have one label a sample, got {x.shape[0]} and {len(y)}")
             if y.min() < 0 or y.max() >= len(self.classes):
                 raise DataError(
                     f"{self.name}: {part} labels must be 0 to {len(self.classes) - 1}, got {y.min()} to {y.max()}"
@@ -56,6 +61,8 @@ class Data:
     @cached_property
     def fingerprint(self) -> str:
         """Return a hash of the content, so that a run never goes on with other data than it began with."""
+        if self.digest is not None:
+            return self.digest
         digest = hashlib.sha256()
         for array in (self.train_x, self.train_y, self.test_x, self.test_y):
             digest.update(f"{array.dtype}{array.shape}".encode())
@@ -77,8 +84,10 @@ def load(name: str, folder: str | Path | None = None, label: str | None = None) 
         return fashion_mnist(data_folder(folder))
     if name == "cifar-10":
         return cifar_10(data_folder(folder))
-    from hypersimplex.study import own
+    from hypersimplex.study import own, tabular
 
+    if name in tabular.SOURCES:
+        return tabular.load(name, data_folder(folder))
     return own.load(name, label)
 
 

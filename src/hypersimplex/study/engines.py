@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hypersimplex.study import checkpoint
 from hypersimplex.study.checkpoint import CheckpointError
@@ -16,6 +16,9 @@ from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.store import Epoch, Store, StoreError
 from hypersimplex.study.train import DivergedError, Runtime, Training
+
+if TYPE_CHECKING:
+    from hypersimplex.study.boosted import Boosting
 
 FINISHED = ("done", "diverged")
 OnEpoch = Callable[[RunConfig, Epoch], None]
@@ -35,7 +38,16 @@ def check_data(store: Store, config: RunConfig, data: Data) -> None:
         )
 
 
-def resume(store: Store, training: Training, raw: bytes | None, where: str) -> None:
+def begin(config: RunConfig, data: Data, runtime: Runtime) -> "Training | Boosting":
+    """A training that has not begun: of a network, or of boosted trees, which only then have to be installed."""
+    if not config.is_trees:
+        return Training(config, data, runtime)
+    from hypersimplex.study.boosted import Boosting
+
+    return Boosting(config, data, runtime)
+
+
+def resume(store: Store, training: "Training | Boosting", raw: bytes | None, where: str) -> None:
     """Go on from a checkpoint; without one, or with a damaged one, from the beginning, and say so."""
     key = training.config.key()
     if raw is not None:
@@ -63,13 +75,14 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
         try:
             data = load_cached(config.dataset, runtime.data_folder, config.label)
             check_data(store, config, data)
-            training = Training(config, data, runtime)
+            training = begin(config, data, runtime)
             resume(store, training, checkpoint.read(folder, key), "from its checkpoint")
             store.start(key, provenance(runtime, data.fingerprint))
             while not training.finished:
                 epoch = training.run_epoch()
-                if not training.finished:
-                    save(store, folder, key, training.snapshot())
+                raw = None if training.finished else training.snapshot()
+                if raw is not None:
+                    save(store, folder, key, raw)
                 store.record(key, epoch)
                 on_epoch(config, epoch)
         except DivergedError as error:

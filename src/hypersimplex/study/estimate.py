@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 
@@ -54,6 +55,12 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
     speeds: dict[tuple[str, int], tuple[Speed, Training]] = {}
     estimates = {}
     for config in trainings:
+        if config.is_trees:
+            estimates[config.key()] = (
+                config.epochs * ten_rounds(replace(config, seed=0, lr=0.1), runtime),
+                Speed(1, 1, 0),
+            )
+            continue
         kind = (config.dataset, min(config.batch_size, LARGEST))
         if kind not in speeds:
             speeds[kind] = measure(config, runtime)
@@ -63,6 +70,14 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
         epoch = len(here.train_rows) * speed.train + evaluated * speed.evaluate
         estimates[config.key()] = (config.epochs * epoch, speed)
     return estimates
+
+
+@lru_cache
+def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
+    """Seconds of one epoch of boosted trees, the first; early stopping saves some of the others."""
+    from hypersimplex.study.boosted import Boosting
+
+    return Boosting(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime).run_epoch().seconds
 
 
 def in_words(value: float) -> str:

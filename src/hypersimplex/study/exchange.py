@@ -7,13 +7,16 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from hypersimplex.study.config import RunConfig, from_mapping
-from hypersimplex.study.store import STATES, Epoch, Run, Store
+from hypersimplex.study.store import MEASURES, STATES, Epoch, Run, Store
 
 CONFIG = [f.name for f in fields(RunConfig)]
 MEASURED = ["val_accuracy", "test_accuracy"]
 BOTH = ["val_accuracy_own", "test_accuracy_own", "val_accuracy_argmax", "test_accuracy_argmax"]
 COLUMNS = ["run", *CONFIG, "tuning", "state", "attempts", "error", "epoch", "train_loss", "epoch_lr", *MEASURED]
 COLUMNS += [*BOTH, "seconds", "provenance"]
+REQUIRED = tuple(COLUMNS)
+# What exports of the first version do not have.
+COLUMNS += MEASURES
 
 
 class ExportFileError(ValueError):
@@ -31,7 +34,7 @@ def rows(runs: list[Run]) -> list[dict[str, Any]]:
         for e, (validation, test) in zip(run.epochs, run.accuracies(), strict=True):
             both = dict(zip(BOTH, (e.val_accuracy, e.test_accuracy, e.val_argmax, e.test_argmax), strict=True))
             row = head | both | {"epoch": e.epoch, "train_loss": e.train_loss, "epoch_lr": e.lr, "seconds": e.seconds}
-            row |= {"val_accuracy": validation, "test_accuracy": test}
+            row |= {"val_accuracy": validation, "test_accuracy": test} | {m: getattr(e, m) for m in MEASURES}
             table.append({c: row[c] for c in COLUMNS})
     return table
 
@@ -62,12 +65,12 @@ def read(text: str) -> list[dict[str, Any]]:
 
 
 def _checked(row: Any, line: int) -> dict[str, Any]:
-    missing = [c for c in COLUMNS if not isinstance(row, dict) or c not in row]
+    missing = [c for c in REQUIRED if not isinstance(row, dict) or c not in row]
     if missing:
         raise ExportFileError(f"row {line} must have the columns of an export, {missing[0]!r} is missing")
     if row["state"] not in STATES:
         raise ExportFileError(f"row {line}: state must be one of {', '.join(STATES)}, got {row['state']!r}")
-    return dict(row)
+    return {**dict.fromkeys(MEASURES), **row}
 
 
 TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
@@ -115,7 +118,7 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
         key = config.training().key()
         epochs = [
             Epoch(
-                r["epoch"], r["train_loss"], r["epoch_lr"], r[own[0]], r[own[1]], r[plain[0]], r[plain[1]], r["seconds"]
+                *(r[name] for name in ("epoch", "train_loss", "epoch_lr", *own, *plain, "seconds", *MEASURES)),
             )
             for r in group
             if r["epoch"] is not None

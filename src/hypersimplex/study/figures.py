@@ -12,6 +12,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from hypersimplex.study.console import batch_text
+from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.store import Run
 
@@ -25,6 +27,10 @@ STYLES: dict[str, tuple[str, str]] = {
     "hypersimplex-argmax": ("#e69f00", "d"),
     "hypersimplex-half": ("#2b83ba", "P"),
     "hypersimplex-half-argmax": ("#56b4e9", "X"),
+    "binary": ("#888888", "o"),
+    "squared-error": ("#009e73", "s"),
+    "hypersimplex-ones": ("#2b83ba", "P"),
+    "hypersimplex-paper": ("#56b4e9", "X"),
 }
 SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -66,14 +72,24 @@ def svg(name: str, title: str, description: str, draw: Callable[[Any], None]) ->
 
 def _batch_axis(axes: Any, batches: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
-    axes.set_xticks(batches, [str(b) for b in batches], minor=False)
+    places = [_place(b) for b in batches]
+    axes.set_xticks(places, [batch_text(b) for b in batches], minor=False)
     axes.minorticks_off()
-    axes.set_xlabel("batch size")
-    axes.set_xlim(min(batches) / 1.3, max(batches) * 1.3)
+    axes.set_xlabel("batch size" if any(batches) else "rows in a round")
+    axes.set_xlim(min(places) / 1.3, max(places) * 1.3)
+
+
+def _place(batch_size: int) -> int:
+    return batch_size or 1
+
+
+def _at(cell: Cell) -> str:
+    return f"{cell.loss} at {cell.batch_size}" if cell.batch_size else cell.loss
 
 
 def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
-    """Accuracy against batch size, mean and 95 % interval over the seeds: the paper's figure."""
+    """Accuracy (or AUC) against batch size, mean and 95 % interval over the seeds: the paper's figure."""
+    measure = MEASURES[cells[0].measure]
     batches = sorted({c.batch_size for c in cells})
     losses = [s for s in STYLES if any(c.loss == s for c in cells)]
 
@@ -82,56 +98,95 @@ def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             rows = sorted((c for c in cells if c.loss == loss), key=lambda c: c.batch_size)
             color, marker = STYLES[loss]
             # A little to the side of each other, so that intervals do not hide one another.
-            x = [c.batch_size * 1.035 ** (number - (len(losses) - 1) / 2) for c in rows]
-            y = [100 * c.summary.mean for c in rows]
-            half = [0.0 if math.isnan(c.summary.high) else 50 * (c.summary.high - c.summary.low) for c in rows]
+            x = [_place(c.batch_size) * 1.035 ** (number - (len(losses) - 1) / 2) for c in rows]
+            y = [measure.scale * c.summary.mean for c in rows]
+            half = [_half(c.summary.low, c.summary.high) * measure.scale for c in rows]
             axes.errorbar(
                 x, y, half, color=color, marker=marker, markersize=4.5, linewidth=1.4, capsize=2.5, label=loss
             )
         _batch_axis(axes, batches)
-        axes.set_ylabel("test accuracy, %")
+        axes.set_ylabel(measure.axis)
         axes.legend(fontsize=8)
 
-    points = "; ".join(f"{c.loss} at {c.batch_size}: {100 * c.summary.mean:.2f} %" for c in cells)
-    return svg(name, f"{dataset}: accuracy against batch size", f"Mean over seeds. {points}.", draw)
+    unit = " %" if measure.percent else ""
+    points = "; ".join(f"{_at(c)}: {measure.text(c.summary.mean)}{unit}" for c in cells)
+    against = " against batch size" if any(batches) else ""
+    return svg(name, f"{dataset}: {measure.title}{against}", f"Mean over seeds. {points}.", draw)
 
 
-def difference_figure(name: str, dataset: str, cells: Sequence[Cell], baseline: str) -> Markup:
+def _half(low: float, high: float) -> float:
+    return 0.0 if math.isnan(high) else (high - low) / 2
+
+
+def difference_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
     """Difference to the baseline with its 95 % interval; filled where it holds after Holm's correction."""
     rows = [c for c in cells if c.against is not None]
     batches = sorted({c.batch_size for c in cells})
+    measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     losses = [s for s in STYLES if any(c.loss == s for c in rows)]
 
     def draw(axes: Any) -> None:
         axes.axhline(0, color=INK, linewidth=1)
         for number, loss in enumerate(losses):
-            color, marker = STYLES[loss]
-            for i, c in enumerate(r for r in rows if r.loss == loss):
-                assert c.against is not None
-                half = 0.0 if math.isnan(c.against.high) else 50 * (c.against.high - c.against.low)
-                axes.errorbar(
-                    [c.batch_size * 1.06 ** (number - (len(losses) - 1) / 2)],
-                    [100 * c.against.difference],
-                    [half],
-                    color=color,
-                    marker=marker,
-                    markersize=6,
-                    markerfacecolor=color if c.holm_p < 0.05 else "none",
-                    capsize=2.5,
-                    linewidth=1.4,
-                    label=loss if i == 0 else None,
-                )
+            mine = [r for r in rows if r.loss == loss]
+            step = 1.06 ** (number - (len(losses) - 1) / 2)
+            _differences(axes, [(_place(c.batch_size) * step, c) for c in mine])
         _batch_axis(axes, batches)
-        axes.set_ylabel(f"difference to {baseline}, points")
+        axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
         if rows:
             axes.legend(fontsize=8)
 
-    points = "; ".join(
-        f"{c.loss} at {c.batch_size}: {100 * c.against.difference:+.2f} points, Holm p {c.holm_p:.3f}"
-        for c in rows
-        if c.against
-    )
-    return svg(name, f"{dataset}: difference to {baseline}", f"Filled markers: Holm p below 0.05. {points}.", draw)
+    return svg(name, f"{dataset}: difference to {baseline}", _differences_in_words(rows, _at), draw)
+
+
+def overview_figure(name: str, cells: Sequence[Cell]) -> Markup:
+    """Difference to the baseline on every data set with boosted trees, in one picture."""
+    measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
+    rows = [c for c in cells if c.against is not None]
+    datasets = list(dict.fromkeys(c.dataset for c in cells))
+    losses = [s for s in STYLES if any(c.loss == s for c in rows)]
+
+    def draw(axes: Any) -> None:
+        axes.axhline(0, color=INK, linewidth=1)
+        for number, loss in enumerate(losses):
+            shift = 0.16 * (number - (len(losses) - 1) / 2)
+            _differences(axes, [(datasets.index(c.dataset) + shift, c) for c in rows if c.loss == loss])
+        axes.set_xticks(range(len(datasets)), datasets, rotation=20, ha="right", fontsize=8)
+        axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
+        # Differences of very different sizes: linear around zero, logarithmic beyond.
+        axes.set_yscale("symlog", linthresh=0.3 if measure.percent else 0.003)
+        if rows:
+            axes.legend(fontsize=8)
+
+    words = _differences_in_words(rows, lambda c: f"{c.loss} on {c.dataset}")
+    return svg(name, f"{measure.title}: difference to {baseline} on every data set", words, draw)
+
+
+def _differences(axes: Any, placed: Sequence[tuple[float, Cell]]) -> None:
+    for i, (x, c) in enumerate(placed):
+        assert c.against is not None
+        (color, marker), scale = STYLES[c.loss], MEASURES[c.measure].scale
+        axes.errorbar(
+            [x],
+            [scale * c.against.difference],
+            [scale * _half(c.against.low, c.against.high)],
+            color=color,
+            marker=marker,
+            markersize=6,
+            markerfacecolor=color if c.holm_p < 0.05 else "none",
+            capsize=2.5,
+            linewidth=1.4,
+            label=c.loss if i == 0 else None,
+        )
+
+
+def _differences_in_words(rows: Sequence[Cell], which: Callable[[Cell], str]) -> str:
+    points = []
+    for c in rows:
+        assert c.against is not None
+        unit = " points" if MEASURES[c.measure].percent else ""
+        points.append(f"{which(c)}: {MEASURES[c.measure].with_sign(c.against.difference)}{unit}, Holm p {c.holm_p:.3f}")
+    return f"Filled markers: Holm p below 0.05. {'; '.join(points)}."
 
 
 def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Run]]) -> Markup:
@@ -139,7 +194,11 @@ def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Ru
 
     def curves(runs: list[Run]) -> np.ndarray[Any, np.dtype[np.float64]]:
         length = min(len(r.epochs) for r in runs)
-        return 100 * np.array([[t if t is not None else math.nan for _, t in r.accuracies()][:length] for r in runs])
+        tests = [[t if t is not None else math.nan for _, t in r.scores()][:length] for r in runs]
+        return measure.scale * np.array(tests)
+
+    measure = MEASURES[next(runs[0].measure for runs in groups.values() if runs)]
+    at = f" at batch size {batch}" if batch else ""
 
     drawn = {loss: curves(groups[loss]) for loss in STYLES if groups.get(loss)}
 
@@ -150,17 +209,19 @@ def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Ru
             mean, sd = values.mean(0), values.std(0)
             axes.plot(epochs, mean, color=color, linewidth=1.5, label=loss)
             axes.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.18, linewidth=0)
-        axes.set_title(f"batch size {batch}", fontsize=10)
+        axes.set_title(f"batch size {batch}" if batch else dataset, fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("test accuracy, %")
+        axes.set_xlabel("epoch" if batch else "epoch of ten rounds")
+        axes.set_ylabel(measure.axis)
         axes.legend(fontsize=8, loc="lower right")
 
-    ends = "; ".join(f"{loss} ends at {v.mean(0)[-1]:.2f} %" for loss, v in drawn.items() if v.size)
-    return svg(name, f"{dataset}: learning curves at batch size {batch}", f"Mean over seeds. {ends}.", draw)
+    unit = " %" if measure.percent else ""
+    last = {loss: measure.text(float(v.mean(0)[-1]) / measure.scale) for loss, v in drawn.items() if v.size}
+    ends = "; ".join(f"{loss} ends at {value}{unit}" for loss, value in last.items())
+    return svg(name, f"{dataset}: learning curves{at}", f"Mean over seeds. {ends}.", draw)
 
 
-def sparkline(values: Sequence[float | None], label: str) -> Markup:
+def sparkline(values: Sequence[float | None], label: str, measure: str) -> Markup:
     """A learning curve the size of a line of text."""
     numbers = [v for v in values if v is not None]
     if not numbers:
@@ -168,7 +229,9 @@ def sparkline(values: Sequence[float | None], label: str) -> Markup:
     low, span = min(numbers), (max(numbers) - min(numbers)) or 1.0
     step = 120 / max(1, len(numbers) - 1)
     points = " ".join(f"{i * step:.1f},{22 - 20 * (v - low) / span:.1f}" for i, v in enumerate(numbers))
-    text = escape(f"{label}: test accuracy from {numbers[0]:.3f} to {numbers[-1]:.3f} in {len(numbers)} epochs")
+    text = escape(
+        f"{label}: test {MEASURES[measure].title} from {numbers[0]:.3f} to {numbers[-1]:.3f} in {len(numbers)} epochs"
+    )
     return Markup(
         f'<svg class="spark" viewBox="0 0 120 24" role="img" aria-label="{text}">'
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def provenance(runtime: Runtime, fingerprint: str) -> dict[str, Any]:
         "hypersimplex": __version__,
         "commit": commit(),
         "torch": torch.__version__,
+        # Only where boosted trees were trained.
+        "lightgbm": getattr(sys.modules.get("lightgbm"), "__version__", None),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": f"{processor()}, {os.cpu_count()} threads",

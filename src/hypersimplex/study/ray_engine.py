@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
-from hypersimplex.study.engines import FINISHED, OnEpoch, end, save
+from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, save
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.store import Epoch, Store
-from hypersimplex.study.train import DivergedError, Runtime, Training
+from hypersimplex.study.train import DivergedError, Runtime
 
 
 class Begun(NamedTuple):
@@ -41,14 +41,14 @@ def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[
     """Run one training on a worker. Its errors are messages; only the death of the worker is an exception."""
     try:
         data = load_cached(config.dataset, runtime.data_folder, config.label)
-        training = Training(config, data, runtime)
+        training = begin(config, data, runtime)
         note = None
         if raw is not None:
             try:
                 training.restore(raw)
                 note = f"resumed on another worker after epoch {len(training.history) - 1}"
             except checkpoint.CheckpointError as error:
-                training = Training(config, data, runtime)
+                training = begin(config, data, runtime)
                 note = f"{error}; the run starts again"
         made = provenance(runtime, data.fingerprint)
         yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)

@@ -7,16 +7,16 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
 import jinja2
 
-from hypersimplex.study import figures, published
+from hypersimplex.study import figures, published, tabular
 from hypersimplex.study.config import DESCRIPTIONS, one_of
-from hypersimplex.study.console import p_text, percent
+from hypersimplex.study.console import batch_text, p_text
 from hypersimplex.study.estimate import in_words
+from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.results import dataset_names, result, results
 from hypersimplex.study.stats import Cell, cells
 from hypersimplex.study.store import Run, Store
@@ -24,7 +24,7 @@ from hypersimplex.study.store import Run, Store
 LEVEL = 0.05
 
 
-def verdict(rows: Sequence[Cell], baseline: str) -> str:
+def verdict(rows: Sequence[Cell]) -> str:
     """Say in a sentence for each data set what the corrected tests allow to say."""
     sentences = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
@@ -33,6 +33,7 @@ def verdict(rows: Sequence[Cell], baseline: str) -> str:
             tested = [c for c in here if c.loss == loss and c.against is not None and not math.isnan(c.holm_p)]
             if not loss.startswith("hypersimplex") or not tested:
                 continue
+            baseline = tested[0].baseline
             sizes: dict[str, list[str]] = {"is better than": [], "is worse than": [], "cannot be told from": []}
             for c in tested:
                 assert c.against is not None
@@ -43,12 +44,14 @@ def verdict(rows: Sequence[Cell], baseline: str) -> str:
                     else "cannot be told from"
                 )
                 sizes[word].append(str(c.batch_size))
-            parts = [f"{word} {baseline} at batch size {', '.join(s)}" for word, s in sizes.items() if s]
+            at = " at batch size {}" if tested[0].batch_size else f" by {MEASURES[tested[0].measure].title}"
+            parts = [f"{word} {baseline}{at.format(', '.join(s))}" for word, s in sizes.items() if s]
             seeds = min(c.against.n for c in tested if c.against)
             sentences.append(f"On {dataset}, {loss} {'; it '.join(parts)} ({seeds} seeds, Holm-corrected p < {LEVEL}).")
-    return (
-        " ".join(sentences) or f"No HyperSimplex run can be compared with {baseline} yet: two seeds of both are needed."
-    )
+    if sentences:
+        return " ".join(sentences)
+    baselines = " or ".join(sorted({c.baseline for c in rows}))
+    return f"No HyperSimplex run can be compared with {baselines} yet: two seeds of both are needed."
 
 
 def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -56,7 +59,8 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
     paper = {(c.dataset, c.batch_size, c.loss): c for c in by_paper_rule}
     flat = []
     for c in rows:
-        against, other = c.against, paper[c.dataset, c.batch_size, c.loss]
+        # The paper's rule is about the measure that runs are chosen by.
+        against, other = c.against, paper.get((c.dataset, c.batch_size, c.loss)) if c.measure not in OTHERS else None
         flat.append(
             {
                 "dataset": c.dataset,
@@ -64,7 +68,8 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
                 "loss": c.loss,
                 "setting": c.setting,
                 "seeds": c.summary.n,
-                "accuracy": c.summary.mean,
+                "measure": c.measure,
+                "mean": c.summary.mean,
                 "sd": c.summary.sd,
                 "low": c.summary.low,
                 "high": c.summary.high,
@@ -77,36 +82,39 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
                 "p": against.p if against else None,
                 "holm_p": c.holm_p if against else None,
                 "effect": against.effect if against else None,
-                "paper_rule_accuracy": other.summary.mean,
-                "paper_rule_difference": other.against.difference if other.against else None,
-                "paper_rule_p": other.against.p if other.against else None,
-                "published": published.mean(c.dataset.partition(" (")[0], c.loss, c.batch_size),
+                "baseline": c.baseline,
+                "paper_rule_mean": other.summary.mean if other else None,
+                "paper_rule_difference": other.against.difference if other and other.against else None,
+                "paper_rule_p": other.against.p if other and other.against else None,
+                "published": published.mean(c.dataset.partition(" (")[0], c.loss, c.batch_size) if other else None,
             }
         )
     return flat
 
 
-def gather(store: Store, baseline: str) -> dict[str, Any]:
+def gather(store: Store, baseline: str | None) -> dict[str, Any]:
     runs = store.runs()
     finished = results(runs)
     losses = sorted({r.loss for r in finished})
     if not losses:
         raise ValueError(f"store {store.path} has no finished run to report; `hypersimplex study run` makes them")
-    one_of("baseline", baseline, losses)
+    if baseline is not None:
+        one_of("baseline", baseline, losses)
     rows, paper = cells(finished, baseline), cells(finished, baseline, paper_rule=True)
     compared = [r for r in finished if not r.tuning]
-    validated = all(r.validation is not None or math.isnan(r.accuracy) for r in compared)
+    validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
+    measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
+    more = [c for name in OTHERS for c in cells(finished, baseline, other=name)]
     seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
     made = [r.provenance for r in runs if r.provenance]
     versions = {k: sorted({str(p[k]) for p in made if p.get(k) is not None}) for k in MADE}
     return {
-        "verdict": verdict(rows, baseline),
-        "baseline": baseline,
-        "rule": (
-            "test accuracy at the epoch the validation split chose" if validated else "test accuracy of the last epoch"
-        ),
+        "verdict": verdict(rows),
+        "baseline": ", ".join(sorted({c.baseline for c in rows})),
+        "rule": f"test {' and '.join(measures)} "
+        + ("at the epoch the validation split chose" if validated else "of the last epoch"),
         "cells": rows,
-        "rows": table_rows(rows, paper),
+        "rows": table_rows([*rows, *more], paper),
         "runs": runs,
         "losses": {name: DESCRIPTIONS[name] for name in DESCRIPTIONS if name in losses},
         "diverged": [r.config.describe() for r in runs if r.state == "diverged"],
@@ -123,6 +131,7 @@ MADE = {
     "commit": "commit",
     "hypersimplex": "hypersimplex",
     "torch": "torch",
+    "lightgbm": "LightGBM",
     "python": "Python",
     "system": "system",
     "processor": "processor",
@@ -142,23 +151,15 @@ def html(content: dict[str, Any]) -> str:
     datasets = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
         here = [c for c in rows if c.dataset == dataset]
-        curves = []
-        for batch in sorted({c.batch_size for c in here}):
-            groups: dict[str, list[Run]] = defaultdict(list)
-            for c in here:
-                if c.batch_size == batch:
-                    groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
-            if any(groups.values()):
-                curves.append(figures.curves_figure(slug("curves", dataset, batch), dataset, batch, groups))
         datasets.append(
             {
                 "name": dataset,
-                "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
-                "difference": figures.difference_figure(
-                    slug("difference", dataset), dataset, here, content["baseline"]
-                ),
-                "curves": curves,
-                "rows": [r for r in content["rows"] if r["dataset"] == dataset],
+                "note": tabular.note(dataset),
+                "measure": MEASURES[here[0].measure],
+                "baseline": here[0].baseline,
+                "batches": any(c.batch_size for c in here),
+                "figures": dataset_figures(dataset, here, by_key),
+                "tables": tables([r for r in content["rows"] if r["dataset"] == dataset]),
                 "published": [p for p in published.table() if p.dataset == dataset.partition(" (")[0]],
             }
         )
@@ -166,38 +167,80 @@ def html(content: dict[str, Any]) -> str:
     for c in rows:
         members = []
         for run in map(by_key.__getitem__, c.keys):
-            tests = [t for _, t in run.accuracies()]
-            spark = figures.sparkline(tests, f"seed {run.config.seed}")
+            tests = [t for _, t in run.scores()]
+            spark = figures.sparkline(tests, f"seed {run.config.seed}", run.measure)
             members.append({"run": run, "result": result(run, names[run.key]), "spark": spark})
-        config = asdict(by_key[c.keys[0]].config)
-        shown = {k: v for k, v in config.items() if k not in ("seed", "loss") and v is not None}
-        pages.append({"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown})
+        shown = {k: v for k, v in by_key[c.keys[0]].config.shown().items() if k not in ("seed", "loss")}
+        page = {"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown}
+        pages.append({**page, "measure": MEASURES[c.measure]})
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(percent=percent, p=p_text, slug=slug, points=lambda v: f"{100 * v:+.2f}")
+    environment.filters.update(p=p_text, slug=slug, batch=batch_text)
+    environment.filters["points"] = lambda v: MEASURES["accuracy"].with_sign(v)
+    environment.filters["percent"] = lambda v: MEASURES["accuracy"].text(v)
     source = files("hypersimplex.study").joinpath("templates", "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content, datasets=datasets, pages=pages)
+    template = environment.from_string(source)
+    return template.render(**content, datasets=datasets, pages=pages, overviews=overviews(rows))
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> list[tuple[Measure, list[dict[str, Any]]]]:
+    """The rows of each measure, the one that runs are chosen by first."""
+    return [(MEASURES[m], [r for r in rows if r["measure"] == m]) for m in dict.fromkeys(r["measure"] for r in rows)]
+
+
+def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) -> dict[str, Any]:
+    curves = []
+    for batch in sorted({c.batch_size for c in here}):
+        groups: dict[str, list[Run]] = defaultdict(list)
+        for c in here:
+            if c.batch_size == batch:
+                groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
+        if any(groups.values()):
+            curves.append(figures.curves_figure(slug("curves", dataset, batch), dataset, batch, groups))
+    return {
+        "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
+        "difference": figures.difference_figure(slug("difference", dataset), dataset, here),
+        "curves": curves,
+    }
+
+
+def overviews(rows: Sequence[Cell]) -> list[Any]:
+    """One figure over all data sets with boosted trees, where there are several."""
+    trees = [c for c in rows if not c.batch_size]
+    if len({c.dataset for c in trees}) < 2 or not any(c.against for c in trees):
+        return []
+    return [figures.overview_figure("overview-auc", trees)]
+
+
+def figure_files(store: Store, baseline: str | None = None) -> dict[str, str]:
+    """The report's figures as files of their own: name and SVG text."""
+    content = gather(store, baseline)
+    rows: list[Cell] = content["cells"]
+    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
+    found = {}
+    for number, figure in enumerate(overviews(rows)):
+        found[f"overview{number or ''}"] = figure
+    for dataset in dict.fromkeys(c.dataset for c in rows):
+        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
+        for kind in ("accuracy", "difference"):
+            found[slug(dataset, kind)] = made[kind]
+        for number, curve in enumerate(made["curves"]):
+            found[slug(dataset, "curves", number or "")] = curve
+    return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}
 
 
 def markdown(content: dict[str, Any]) -> str:
-    base = content["baseline"]
-    lines = [content["verdict"], "", f"Accuracy: {content['rule']}, mean ± half of the 95 % interval, in percent.", ""]
-    lines.append(f"| data | batch | loss | setting | seeds | accuracy | vs {base} | p | p Holm | d | best on test |")
-    lines.append("| --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
-    for r in content["rows"]:
-        half = percent((r["high"] - r["low"]) / 2)
-        tested = r["difference"] is not None
-        difference = f"{100 * r['difference']:+.2f}" if tested else ""
-        values = [p_text(r["p"]), p_text(r["holm_p"]), f"{r['effect']:.1f}"] if tested else ["", "", ""]
-        cells_ = [r["dataset"], r["batch_size"], r["loss"], r["setting"], r["seeds"]]
-        cells_ += [f"{percent(r['accuracy'])} ± {half}", difference, *values, percent(r["paper_rule_accuracy"])]
-        lines.append("| " + " | ".join(map(str, cells_)) + " |")
-    lines += [
-        "",
-        '"best on test" is the paper\'s rule: the best epoch on the test set itself, which is optimistic.',
-        "",
-    ]
+    lines = [content["verdict"], "", f"Shown: {content['rule']}, mean ± half of the 95 % interval.", ""]
+    for measure, rows in tables(content["rows"]):
+        lines += markdown_table(measure, rows)
+    if any(r["paper_rule_mean"] is not None for r in content["rows"]):
+        lines += [
+            '"best on test" is the paper\'s rule: the best epoch on the test set itself, which is optimistic.',
+            "",
+        ]
+    notes = [f"{d}: {n}" for d in dict.fromkeys(r["dataset"] for r in content["rows"]) if (n := tabular.note(d))]
+    lines += [f"- {n}" for n in notes] + [""] * bool(notes)
     if content["diverged"]:
         lines += [f"Diverged: {'; '.join(content['diverged'])}.", ""]
     if content["unfinished"]:
@@ -206,6 +249,26 @@ def markdown(content: dict[str, Any]) -> str:
     lines += [f"- {name}: {value}" for name, value in content["made"].items()]
     lines += [f"- `{command}`" for command in dict.fromkeys(c for _, c in content["commands"])]
     return "\n".join(lines) + "\n"
+
+
+def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str]:
+    batches = any(r["batch_size"] for r in rows)
+    best = any(r["paper_rule_mean"] is not None for r in rows)
+    unit = ", %" if measure.percent else ""
+    base = " or ".join(dict.fromkeys(r["baseline"] for r in rows))
+    head = ["data", *["batch"] * batches, "loss", "setting", "seeds", f"{measure.title}{unit}", f"vs {base}"]
+    head += ["p", "p Holm", "d", *["best on test"] * best]
+    lines = ["| " + " | ".join(head) + " |"]
+    lines.append("| " + " | ".join("---" if h in ("data", "loss", "setting") else "---:" for h in head) + " |")
+    for r in rows:
+        tested = r["difference"] is not None
+        difference = measure.with_sign(r["difference"]) if tested else ""
+        values = [p_text(r["p"]), p_text(r["holm_p"]), f"{r['effect']:.1f}"] if tested else ["", "", ""]
+        shown = [r["dataset"], *[batch_text(r["batch_size"])] * batches, r["loss"], r["setting"], r["seeds"]]
+        shown += [f"{measure.text(r['mean'])} ± {measure.text((r['high'] - r['low']) / 2)}", difference, *values]
+        shown += [measure.text(r["paper_rule_mean"])] * best if r["paper_rule_mean"] is not None else [""] * best
+        lines.append("| " + " | ".join(map(str, shown)) + " |")
+    return [*lines, ""]
 
 
 def as_csv(content: dict[str, Any]) -> str:
@@ -229,5 +292,5 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def render(store: Store, format: str, baseline: str = "cross-entropy") -> str:
+def render(store: Store, format: str, baseline: str | None = None) -> str:
     return {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline))

