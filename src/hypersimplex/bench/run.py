@@ -1,0 +1,77 @@
+"""Measure the chosen parts, write their files, print their tables."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypersimplex._version import __version__
+from hypersimplex.bench import figure, parts, peers, report, results, timing
+from hypersimplex.bench.cases import CASES, LARGE, Case
+from hypersimplex.bench.parts import Options
+from hypersimplex.bench.worker import Limits
+
+__all__ = ["Limits", "Options", "main"]
+
+
+def main(
+    chosen: Sequence[str],
+    names: Sequence[str] | None,
+    shapes: Sequence[str] | None,
+    output: Path,
+    options: Options,
+    *,
+    small: bool = False,
+    markdown: bool = False,
+    page: Path | None = None,
+) -> None:
+    for name in names or []:
+        if name not in peers.NAMES:
+            raise ValueError(f"peer must be one of {', '.join(peers.NAMES)}, got {name}")
+    cases = _cases(shapes, CASES[:1] if small else CASES + LARGE)
+    if chosen:
+        with parts.pinned(options.threads):
+            _measure(chosen, names or peers.NAMES, cases, output, options)
+    drawn = figure.draw(output, output / "growth.svg")
+    print(report.text(output, ["peers", *chosen] if chosen else [*results.KEYS], markdown=markdown))
+    print(f"\nFiles in {output}: {', '.join(sorted(path.name for path in output.iterdir()))}", file=sys.stderr)
+    if not drawn:
+        print("no figure: it is drawn from the part growth", file=sys.stderr)
+    if page is not None:
+        report.into_page(page, output)
+
+
+def _measure(
+    chosen: Sequence[str], names: Sequence[str], cases: Sequence[Case], output: Path, options: Options
+) -> None:
+    print(f"{timing.machine()}, hypersimplex {__version__}\n", flush=True)
+    found, missing = peers.present(names, options.folder)
+    about = [{"peer": p.name, "version": p.version(options.folder), "missing": ""} for p in found]
+    about += [{"peer": m.peer.name, "version": "", "missing": m.reason} for m in missing]
+    results.merge(output, "peers", about)
+    for absent in missing:
+        print(absent, flush=True)
+    for part in chosen:
+        measure = getattr(parts, part)
+        print(f"{part} ...", file=sys.stderr, flush=True)
+        for rows in measure(found, options, cases) if part == "times" else measure(found, options):
+            if not rows:
+                continue
+            results.merge(output, part, rows, forget=rows[0]["peer"] if part == "growth" else None)
+            print(f"  {_label(rows[0])}", file=sys.stderr, flush=True)
+        command = shlex.join(["hypersimplex", *sys.argv[1:]])
+        results.merge(output, "run", [{"part": part, "machine": timing.machine(), "command": command}])
+
+
+def _label(row: results.Row) -> str:
+    return f"{row['shape']}, dim {row['dim']}" if "shape" in row else str(row["peer"])
+
+
+def _cases(shapes: Sequence[str] | None, default: Sequence[Case]) -> Sequence[Case]:
+    if not shapes:
+        return default
+    known = {f"{shape[0]}x{shape[1]}": (shape, dim) for shape, dim in CASES + LARGE}
+    for shape in shapes:
+        if shape not in known:
+            raise ValueError(f"shape must be one of {', '.join(known)}, got {shape}")
+    return [known[shape] for shape in shapes]

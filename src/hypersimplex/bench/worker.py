@@ -1,0 +1,147 @@
+"""One peer in a process of its own, with limits of time and memory, so that it may fail without taking others along."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hypersimplex.bench import edges, peers
+from hypersimplex.bench.cases import problem
+from hypersimplex.bench.memory import peak_bytes
+from hypersimplex.bench.steps import array, default_k, steps
+from hypersimplex.bench.timing import Step
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float = 10.0
+    gigabytes: float = 8.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """`time`: forward and backward at a shape; `memory`: their peak; `edge`: one of the table of edges."""
+
+    kind: str
+    shape: tuple[int, int] = (1, 1)
+    dim: int = 1
+    edge: str = ""
+    patience: float = 0.4  # seconds spent on timing one step
+
+
+def run(
+    peer: peers.Peer, tasks: Sequence[Task], folder: Path, limits: Limits, *, stop: bool = False
+) -> Iterator[tuple[Task, Answer]]:
+    """Every task with its answer; one that ends the process is answered by {"failed": why}, and ends all if `stop`."""
+    left = list(tasks)
+    while left:
+        job = {"peer": peer.name, "folder": str(folder), "limits": asdict(limits), "tasks": [asdict(t) for t in left]}
+        command = [sys.executable, "-m", "hypersimplex.bench.worker"]
+        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+        for line in done.stdout.splitlines():
+            answer = json.loads(line)
+            yield left.pop(0), answer
+            if stop and "failed" in answer:
+                return
+        if left:
+            yield left.pop(0), {"failed": _why(done.returncode, done.stderr)}
+            if stop:
+                return
+
+
+def _why(code: int, errors: str) -> str:
+    if code == -signal.SIGALRM:
+        return "time"
+    if code == -signal.SIGKILL or any(word in errors.lower() for word in ("bad_alloc", "exhausted", "out of memory")):
+        return "memory"
+    return "crash"
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # some peers print
+    job = json.loads(sys.stdin.read())
+    peer, limits = peers.find(job["peer"]), Limits(**job["limits"])
+    function = peer.load(Path(job["folder"]))
+    _limit_memory(limits.gigabytes)
+    for raw in job["tasks"]:
+        task = Task(**{**raw, "shape": tuple(raw["shape"])})
+        try:
+            answer = _answer(task, peer, function, limits)
+        except Exception as error:  # whatever a peer raises is the observation
+            words = f"{type(error).__name__}: {error}".lower()
+            memory = any(word in words for word in ("memory", "alloc", "exhausted"))
+            answer = {"failed": "memory" if memory else "error", "message": words[:300]}
+        print(json.dumps(answer), file=answers)
+
+
+def _answer(task: Task, peer: peers.Peer, function: peers.Function, limits: Limits) -> Answer:
+    if task.kind == "edge":
+        with _Alarm(limits.seconds):
+            return {"outcome": edges.outcome(edges.find(task.edge), peer, function)}
+    n = task.shape[task.dim]
+    x, v = problem(task.shape)
+    made = steps(peer, function, x, v, default_k(n), task.dim)
+    if task.kind == "memory":
+        small = steps(peer, function, x[:, :100].contiguous(), v[:, :100].contiguous(), 10, task.dim)
+        small.both()
+        with _Alarm(limits.seconds):
+            return {"bytes": peak_bytes(made.both)}
+    forward = _seconds(made.forward, limits, task.patience)
+    both = _seconds(made.both, limits, task.patience)
+    k = 1 if peer.only_k_one else default_k(n)
+    error = float(abs(array(made.forward()).sum(task.dim) - k).max()) / k
+    return {"forward": forward, "both": both, "sum_error": error}
+
+
+def _seconds(step: Step, limits: Limits, patience: float) -> float:
+    """The median of as many calls as fit the patience, after one that compiles or warms up."""
+    times: list[float] = []
+    with _Alarm(limits.seconds):
+        step()
+    while not times or (sum(times) < patience and len(times) < 101):
+        with _Alarm(limits.seconds):
+            begin = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+class _Alarm:
+    """Ends the process when time is up: a loop in compiled code hears nothing less."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *_: object) -> None:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _limit_memory(gigabytes: float) -> None:
+    """So much above what importing has reserved."""
+    if not sys.platform.startswith("linux"):
+        return
+    import resource
+
+    with open("/proc/self/statm") as file:
+        held = int(file.read().split()[0]) * resource.getpagesize()
+    limit = held + int(gigabytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+if __name__ == "__main__":
+    main()
