@@ -213,7 +213,7 @@ Result backward(const Backward<T>& p) {
         return {};
     }
     BackwardTasks<T> tasks(p);
-    return deal(tasks, tasks.number, l.slices() * l.n, 2 * parallel_work, p.threads);
+    return deal(tasks, tasks.number, l.slices() * l.n, p.threads);
 }
 
 }  // namespace hs::HS_VARIANT

@@ -24,7 +24,6 @@ struct LaneSums {
 
 template <class T, bool write>
 void pass_columns(const Block<T>& b, const T* c, const T* d, const T* inv, LaneSums<T> out) {
-    using P = Pass<T>;
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
@@ -33,15 +32,15 @@ void pass_columns(const Block<T>& b, const T* c, const T* d, const T* inv, LaneS
     for (int64_t g = 0; g < b.groups; g += run) {
         int64_t end = g + run < b.groups ? g + run : b.groups;
         for (int s = 0; s < b.slots; ++s) {
-            Vec vc = L::load(c + s * W), vd = L::load(d + s * W), vi = L::load(inv + s * W);
+            const Pass<T> at(L::load(c + s * W), L::load(d + s * W), L::load(inv + s * W));
             Vec sum[2] = {};
-            Int active = L::load_int(out.active + s * W), ones = L::load_int(out.ones + s * W);
+            Int ones = L::load_int(out.ones + s * W), above = L::load_int(out.active + s * W) + ones;
             const T* x = b.x + g * b.step + b.offset[s];
             T* y = write ? b.y + g * b.step + b.offset[s] : nullptr;
             int64_t i = g;
             for (; i + 2 <= end; i += 2, x += 2 * b.step) {
-                Vec p = P::add(L::load(x), vc, vd, vi, sum[0], active, ones);
-                Vec q = P::add(L::load(x + b.step), vc, vd, vi, sum[1], active, ones);
+                Vec p = at.add(L::load(x), sum[0], above, ones);
+                Vec q = at.add(L::load(x + b.step), sum[1], above, ones);
                 if constexpr (write) {
                     L::store(y, L::min(one, p));
                     L::store(y + b.step, L::min(one, q));
@@ -49,11 +48,11 @@ void pass_columns(const Block<T>& b, const T* c, const T* d, const T* inv, LaneS
                 }
             }
             if (i < end) {
-                Vec p = P::add(L::load(x), vc, vd, vi, sum[0], active, ones);
+                Vec p = at.add(L::load(x), sum[0], above, ones);
                 if constexpr (write) L::store(y, L::min(one, p));
             }
             L::add_to(out.sum + s * W, sum[0] + sum[1]);
-            L::store_int(out.active + s * W, active);
+            L::store_int(out.active + s * W, above - ones);
             L::store_int(out.ones + s * W, ones);
         }
     }

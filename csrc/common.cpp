@@ -1,24 +1,15 @@
-// What does not depend on the instruction set: choosing a variant, threads, pages, and exact selection.
+// What does not depend on the instruction set: choosing a variant, pages, and exact selection.
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "kernel.hpp"
 #if defined(__linux__)
 #include <sys/mman.h>
-#endif
-#if !defined(_WIN32)
-#include <pthread.h>
 #endif
 
 namespace hs {
@@ -42,132 +33,6 @@ const Variant& variant() {
         return baseline::table;
     }();
     return chosen;
-}
-
-namespace {
-
-// Members meet between passes of some ten microseconds: spin briefly, then give the processor away.
-template <class Done>
-void wait_until(Done done) {
-    for (int spins = 0; !done(); ++spins)
-        if (spins > 2000) std::this_thread::yield();
-}
-
-class Barrier {
-  public:
-    explicit Barrier(int size) : size_(size) {}
-    void wait() {
-        int round = round_.load(std::memory_order_acquire);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size_) {
-            arrived_.store(0, std::memory_order_relaxed);
-            round_.store(round + 1, std::memory_order_release);
-            return;
-        }
-        wait_until([&] { return round_.load(std::memory_order_acquire) != round; });
-    }
-
-  private:
-    int size_;
-    std::atomic<int> arrived_{0}, round_{0};
-};
-
-// Workers that sleep between jobs: starting threads would cost more than most jobs. One caller at a time; the pool is
-// never destroyed, because its workers may outlive everything else.
-class Pool {
-  public:
-    using Body = void (*)(void*, int, const Team&);
-
-    void run(int threads, Body body, void* context) {
-        std::unique_lock<std::mutex> mine(busy_, std::try_to_lock);
-        if (!mine.owns_lock()) return alone(body, context);
-        while (workers_ < threads - 1 && start()) {
-        }
-        int size = workers_ + 1 < threads ? workers_ + 1 : threads;
-        if (size == 1) return alone(body, context);
-        Barrier barrier(size);
-        Team team{size, &barrier};
-        {
-            std::lock_guard<std::mutex> lock(sleep_);
-            body_ = body, context_ = context, team_ = &team, size_ = size;
-            running_.store(size - 1, std::memory_order_relaxed);
-            job_.fetch_add(1, std::memory_order_release);
-        }
-        wake_.notify_all();
-        body(context, 0, team);
-        wait_until([&] { return running_.load(std::memory_order_acquire) == 0; });
-    }
-
-  private:
-    static void alone(Body body, void* context) {
-        Barrier barrier(1);
-        body(context, 0, Team{1, &barrier});
-    }
-
-    bool start() {
-        try {
-            int id = workers_ + 1;
-            unsigned seen = job_.load();
-            std::thread([this, id, seen] { work(id, seen); }).detach();
-            ++workers_;
-            return true;
-        } catch (const std::exception&) {
-            return false;    // a thread that cannot be had is done without
-        }
-    }
-
-    void work(int id, unsigned seen) {
-        for (;;) {
-            for (int spins = 0; spins < 4000 && job_.load(std::memory_order_acquire) == seen; ++spins) {
-            }
-            Body body;
-            void* context;
-            const Team* team;
-            {
-                std::unique_lock<std::mutex> lock(sleep_);
-                wake_.wait(lock, [&] { return job_.load(std::memory_order_acquire) != seen; });
-                seen = job_.load();
-                body = body_, context = context_, team = team_;
-                if (id >= size_) continue;    // not asked for this job: it may be over, and its team gone
-            }
-            body(context, id, *team);
-            running_.fetch_sub(1, std::memory_order_acq_rel);
-        }
-    }
-
-    std::mutex busy_, sleep_;
-    std::condition_variable wake_;
-    std::atomic<unsigned> job_{0};
-    std::atomic<int> running_{0};
-    int workers_ = 0, size_ = 0;
-    Body body_ = nullptr;
-    void* context_ = nullptr;
-    const Team* team_ = nullptr;
-};
-
-std::atomic<Pool*> the_pool{nullptr};
-
-Pool& pool() {
-    Pool* found = the_pool.load(std::memory_order_acquire);
-    if (found) return *found;
-    auto* made = new Pool;
-    if (the_pool.compare_exchange_strong(found, made)) {
-#if !defined(_WIN32)
-        // The workers do not live on in a forked child: it gets a pool of its own.
-        static bool registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); }) == 0;
-        (void)registered;
-#endif
-        return *made;
-    }
-    delete made;
-    return *found;
-}
-
-}  // namespace
-
-void Team::wait() const { static_cast<Barrier*>(barrier)->wait(); }
-
-void parallel(int threads, void (*body)(void*, int, const Team&), void* context) {
-    pool().run(threads, body, context);
 }
 
 void advise_large_pages(void* address, int64_t bytes) {

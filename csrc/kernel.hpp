@@ -9,7 +9,10 @@ struct Layout {
     int64_t outer, n, inner;
     int64_t outer_stride, stride, inner_stride;
     int64_t slices() const { return outer * inner; }
-    int64_t origin(int64_t slice) const { return slice / inner * outer_stride + slice % inner * inner_stride; }
+    int64_t origin(int64_t slice) const {
+        if (inner == 1) return slice * outer_stride;
+        return slice / inner * outer_stride + slice % inner * inner_stride;
+    }
 };
 
 // A number for every slice, or one for all of them.
@@ -146,6 +149,12 @@ struct Team {
     void wait() const;
 };
 void parallel(int threads, void (*body)(void* context, int id, const Team& team), void* context);
+
+// The entries from which on a job is worth sharing out.
+int64_t parallel_worth();
+
+// From now on use the threads of the OpenMP runtime in this process; false if there is none.
+bool use_openmp();
 
 // Asks the system for large pages under a fresh output array: page faults would cost more than the arithmetic.
 void advise_large_pages(void* address, int64_t bytes);

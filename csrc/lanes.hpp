@@ -101,6 +101,18 @@ struct Lanes {
 #endif
     }
     static HS_INLINE Vec pick(Int mask, Vec yes, Vec no) { return mask ? yes : no; }
+    // a * b - c, rounded once where the processor can.
+    static HS_INLINE Vec fused(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm512_fmsub_ps((__m512)a, (__m512)b, (__m512)c);
+        else return (Vec)_mm512_fmsub_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__) && defined(__FMA__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm256_fmsub_ps((__m256)a, (__m256)b, (__m256)c);
+        else return (Vec)_mm256_fmsub_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+        return a * b - c;
+#endif
+    }
 
     // Both return the second argument when either is NaN, so a NaN given second survives.
     static HS_INLINE Vec max(Vec a, Vec b) {

@@ -26,8 +26,14 @@ struct Lockstep {
     // Judges the last pass, over n entries of which `share` times k are wanted, and steps; true when all are settled.
     template <class T>
     bool update(double n, double share) {
+        return update<T>(0, count, n, share);
+    }
+
+    // The same for slices [from, to).
+    template <class T>
+    bool update(int from, int to, double n, double share) {
         int64_t all = 1;
-        for (int j = 0; j < count; ++j) {
+        for (int j = from; j < to; ++j) {
             Sums s{active_sum[j], active[j], ones[j]};
             double goal = share * k[j], r = std::fabs(s.total() - goal);
             int64_t flat = (s.active == 0) & (r == 0);

@@ -5,6 +5,8 @@
 
 namespace hs::HS_VARIANT {
 
+constexpr int64_t wide_tile = 32;
+
 // Scratch for one task, or nothing. Freed by its owner's destructor: tasks end in many places.
 template <class E>
 struct Scratch {
@@ -64,7 +66,7 @@ struct LossTasks {
             move<false>(first, count, const_cast<T*>(p.x), x, spacing);
             if (p.dense) move<false>(first, count, const_cast<T*>(p.dense), y = dense.data, spacing);
         }
-        Targets<T> targets[tile];
+        Targets<T> targets[wide_tile];
         for (int64_t j = 0; j < count; ++j) targets[j] = {labels, static_cast<IntOf<T>>(first + j), y ? y + j * spacing : nullptr};
         T* grad = !p.grad ? nullptr : direct ? p.grad + first * p.class_stride : x;
         int members = threads > 1 && n >= parallel_row ? (threads < most_members ? threads : most_members) : 1;
@@ -101,6 +103,14 @@ void sum_targets(const Loss<T>& p, double* counts) {
                 counts[c] += static_cast<double>(p.dense[s * p.sample_stride + c * p.class_stride + i * p.position_stride]);
 }
 
+// How many classes are turned into rows at a time. A tile stays in the cache, and a wide one reads more of every row of
+// memory; of long columns only one or a few are brought together.
+template <class T>
+int64_t classes_together(int64_t n) {
+    int64_t bytes = n * static_cast<int64_t>(sizeof(T)), fit = (1 << 20) / bytes;
+    return wide_tile * bytes <= 1 << 19 ? wide_tile : fit < 1 ? 1 : fit > tile ? tile : fit;
+}
+
 template <class T>
 Result loss(const Loss<T>& p) {
     Result result;
@@ -127,11 +137,10 @@ Result loss(const Loss<T>& p) {
                 for (int64_t i = 0; i < p.positions; ++i)
                     p.grad[s * p.sample_stride + c * p.class_stride + i * p.position_stride] = 0;
     if (n == 0 || p.classes == 0) return result;
-    // A tile's rows stay in the cache; of long columns only one or a few are brought together at a time.
-    int64_t fit = (1 << 20) / static_cast<int64_t>(sizeof(T)) / n, across = fit < 1 ? 1 : fit > tile ? tile : fit;
+    int64_t across = for_each_thread(classes_together<T>(n), p.classes, n * p.classes, p.threads);
     LossTasks<T> tasks{p, p.labels ? labels.data : nullptr, n < all ? kept.data : nullptr, n, p.k_used, across,
                        (p.classes + across - 1) / across, losses.data};
-    result = deal(tasks, tasks.number, n * p.classes, parallel_work, p.threads);
+    result = deal(tasks, tasks.number, n * p.classes, p.threads);
     for (int64_t t = 0; t < tasks.number; ++t) *p.loss += losses.data[t];
     return result;
 }

@@ -25,20 +25,20 @@ struct Errors {
 
 template <class T>
 Sums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, Errors& errors) {
-    using P = Pass<T>;
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
     constexpr int W = L::width, run = 64;
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1), zero = L::splat(0);
-    Int active = {}, ones = {};
+    const Pass<T> at(mu, inverse);
+    Vec one = L::splat(1), zero = L::splat(0);
+    Int above = {}, ones = {};
     typename L::Wide total = {}, square = {}, error = {};
     int64_t i = from;
     while (i + W <= to) {
         Vec sum = {}, squares = {}, off = {};
         int64_t end = i + run * W < to ? i + run * W : to;
         for (; i + W <= end; i += W) {
-            Vec p = L::min(one, P::add(L::load(x + i), c, d, inv, sum, active, ones));
+            Vec p = L::min(one, at.add(L::load(x + i), sum, above, ones));
             Vec e = p - y.load(i);
             squares += e * e;
             off += L::keep(e, (p > zero) & (p < one));
@@ -47,7 +47,7 @@ Sums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
         square += L::widen(squares);
         error += L::widen(off);
     }
-    Sums sums{L::total(total), static_cast<double>(L::total_int(active)), static_cast<double>(L::total_int(ones))};
+    Sums sums{L::total(total), static_cast<double>(L::total_int(above - ones)), static_cast<double>(L::total_int(ones))};
     errors = {L::total(square), L::total(error)};
     for (; i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse, p = t > 1 ? T(1) : t < 0 ? T(0) : t;
@@ -66,11 +66,11 @@ void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), m = L::splat(mean), s = L::splat(scale);
-    Vec zero = L::splat(0), one = L::splat(1);
+    const Pass<T> at(mu, inverse);
+    Vec m = L::splat(mean), s = L::splat(scale), zero = L::splat(0), one = L::splat(1);
     int64_t i = from;
     for (; i + W <= to; i += W) {
-        Vec t = ((L::load(x + i) - c) - d) * inv;
+        Vec t = at.place(L::load(x + i));
         L::store(grad + i, L::keep(((t - y.load(i)) - m) * s, (t > zero) & (t < one)));
     }
     for (; i < to; ++i) {
@@ -102,6 +102,8 @@ struct LossSink {
         last[slot] = at;
         return sums[slot] = loss_pass(x, targets[row], from, to, at, inverse, parts[slot]);
     }
+
+    void write(int64_t row, const T* x, Split<T> at, T inverse) { pass(row, x, 0, n, at, inverse, 0); }
 
     double factor(int64_t row) const {
         double w = p.weight[first + row] * p.scale / p.tau[first + row];

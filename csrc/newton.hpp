@@ -48,10 +48,11 @@ HS_INLINE void advance(const Sums& sums, double k, double n, double tau, double&
     // approximation), on the side with fewer entries.
     bool small = 2 * k <= n;
     double part = small ? s : n - s, goal = small ? k : n - k;
-    double q = part / goal;
-    double far = 3 * (q * q - 1) / (q * q + 4 * q + 1) * part;
-    double rise = std::fabs(q - 1) < 0.25 ? part - goal : far;
-    double step = (small ? rise : -rise) * tau / sums.active;
+    double square = part * part + goal * goal, excess = part - goal;
+    bool nearby = std::fabs(excess) < 0.25 * goal;
+    double rise = nearby ? excess : 3 * excess * (part + goal) * part;
+    double run = nearby ? sums.active : (square + 4 * part * goal) * sums.active;
+    double step = (small ? rise : -rise) * tau / run;
     double newton = mu + step;
     bool inside = sums.active > 0 && newton >= lo && newton <= hi;
     bool bracketed = hi - lo < std::numeric_limits<double>::infinity();

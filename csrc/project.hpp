@@ -1,6 +1,6 @@
 // The projection as a sink of the search: it writes y and mu.
 #pragma once
-#include "solve.hpp"
+#include "abreast.hpp"
 
 namespace hs::HS_VARIANT {
 
@@ -27,6 +27,10 @@ struct ProjectSink {
 
     Sums pass(int64_t row, const T* x, int64_t from, int64_t to, Split<T> at, T inverse, int) const {
         return pass_row<T, true>(x + from, y + row * spacing + from, to - from, at, inverse);
+    }
+
+    void write(int64_t row, const T* x, Split<T> at, T inverse) const {
+        write_row(x, y + row * spacing, p.layout.n, at, inverse);
     }
 
     void done(int64_t row, double mu) const { p.mu[first + row] = mu; }

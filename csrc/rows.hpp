@@ -4,20 +4,25 @@
 
 namespace hs::HS_VARIANT {
 
+// A threshold and 1/tau, as the passes use them: (x - mu)/tau = (x - c) * inv - shift.
 template <class T>
 struct Pass {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
+    Vec c, shift, inv;
+
+    HS_INLINE Pass(Vec at, Vec rest, Vec inverse) : c(at), shift(rest * inverse), inv(inverse) {}
+    HS_INLINE Pass(Split<T> mu, T inverse) : Pass(L::splat(mu.c), L::splat(mu.d), L::splat(inverse)) {}
+
+    HS_INLINE Vec place(Vec x) const { return L::fused(x - c, inv, shift); }
 
     // A NaN is not >= 1, so it reaches the sum and is noticed there.
-    static HS_INLINE Vec add(Vec x, Vec c, Vec d, Vec inv, Vec& sum, Int& active, Int& ones) {
-        Vec zero = L::splat(0), one = L::splat(1);
-        Vec t = ((x - c) - d) * inv;
-        Int full = t >= one;
-        Vec positive = L::max(zero, t);
+    HS_INLINE Vec add(Vec x, Vec& sum, Int& above, Int& ones) const {
+        Vec zero = L::splat(0), t = place(x), positive = L::max(zero, t);
+        Int full = t >= L::splat(1);
         sum += L::drop(positive, full);
-        active -= (t > zero) ^ full;
+        above -= t > zero;
         ones -= full;
         return positive;
     }
@@ -26,13 +31,13 @@ struct Pass {
 // Sums over one slice; with `y`, the projection is written as well.
 template <class T, bool write>
 HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
-    using P = Pass<T>;
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
     constexpr int W = L::width, run = 64, chain = 16;
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), one = L::splat(1);
-    Int active = {}, ones = {};
+    const Pass<T> at(mu, inverse);
+    Vec one = L::splat(1);
+    Int above = {}, ones = {};
     typename L::Wide total = {};
     int64_t i = 0;
     while (i + 2 * W <= n) {
@@ -43,8 +48,8 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
             Vec a = {}, b = {};
             int64_t stop = i + chain * W < end ? i + chain * W : end;
             do {
-                Vec p = P::add(L::load(x + i), c, d, inv, a, active, ones);
-                Vec q = P::add(L::load(x + i + W), c, d, inv, b, active, ones);
+                Vec p = at.add(L::load(x + i), a, above, ones);
+                Vec q = at.add(L::load(x + i + W), b, above, ones);
                 if constexpr (write) {
                     L::store(y + i, L::min(one, p));
                     L::store(y + i + W, L::min(one, q));
@@ -60,14 +65,31 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
         Vec sum = {};
         T tail[W];
         for (int l = 0; l < W; ++l) tail[l] = l < rest ? x[i + l] : -std::numeric_limits<T>::infinity();
-        Vec p = P::add(L::load(tail), c, d, inv, sum, active, ones);
+        Vec p = at.add(L::load(tail), sum, above, ones);
         total += L::widen(sum);
         if constexpr (write) {
             L::store(tail, L::min(one, p));
             std::memcpy(y + i, tail, static_cast<size_t>(rest) * sizeof(T));
         }
     }
-    return {L::total(total), static_cast<double>(L::total_int(active)), static_cast<double>(L::total_int(ones))};
+    return {L::total(total), static_cast<double>(L::total_int(above - ones)), static_cast<double>(L::total_int(ones))};
+}
+
+// The projection alone, once mu is known to be right.
+template <class T>
+HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
+    using L = Lanes<T>;
+    constexpr int W = L::width;
+    const Pass<T> at(mu, inverse);
+    typename L::Vec zero = L::splat(0), one = L::splat(1);
+    int64_t i = 0;
+    for (; i + W <= n; i += W) L::store(y + i, L::min(one, L::max(zero, at.place(L::load(x + i)))));
+    if (i == n) return;
+    T tail[W] = {};
+    size_t rest = static_cast<size_t>(n - i) * sizeof(T);
+    std::memcpy(tail, x + i, rest);
+    L::store(tail, L::min(one, L::max(zero, at.place(L::load(tail)))));
+    std::memcpy(y + i, tail, rest);
 }
 
 // The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.
@@ -82,12 +104,13 @@ Gap gap_row(const T* x, int64_t n, Split<T> mu, T inverse) {
     constexpr int W = L::width;
     constexpr T inf = std::numeric_limits<T>::infinity();
     T zero = -inf, one = inf, zeros[W], ones[W];
-    Vec c = L::splat(mu.c), d = L::splat(mu.d), inv = L::splat(inverse), half = L::splat(T(0.5));
+    const Pass<T> at(mu, inverse);
+    Vec half = L::splat(T(0.5));
     Vec low = L::splat(-inf), high = L::splat(inf), most = low, least = high;
     int64_t i = 0;
     for (; i + W <= n; i += W) {
         Vec v = L::load(x + i);
-        typename L::Int up = ((v - c) - d) * inv > half;
+        typename L::Int up = at.place(v) > half;
         most = L::max(most, L::pick(up, low, v));
         least = L::min(least, L::pick(up, v, high));
     }

@@ -1,6 +1,7 @@
 // The search over contiguous rows. What becomes of a row once its threshold is known is the sink's business:
 //   bool wanted()                                      whether it wants a last pass at all
 //   Sums pass(row, x, from, to, at, inverse, member)   that pass, over entries [from, to); its sums judge the threshold
+//   void write(row, x, at, inverse)                    that pass for a whole row whose threshold is known to be right
 //   bool thresholds(); void done(row, mu)              whether it wants thresholds; the threshold of a finished row
 //   void careful(row, x, k, tau, answer)               a row that had to be solved by selection
 #pragma once
@@ -267,18 +268,5 @@ class RowBatch {
     T inverse[most_slices];
     bool finalised[most_slices], done[most_slices];
 };
-
-template <class T, class Sink>
-void solve_rows(const Rows<T>& rows, int64_t count, int threads, Sink& sink) {
-    if (rows.n > short_row || count < 3) {
-        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, threads, sink);
-        return;
-    }
-    // As many at a time as stay in the first-level cache between passes.
-    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
-    fit = fit < 8 ? 8 : fit > most_slices ? most_slices : fit;
-    for (int64_t r = 0; r < count; r += fit)
-        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
-}
 
 }  // namespace hs::HS_VARIANT

@@ -12,7 +12,7 @@ namespace hs::HS_VARIANT {
 // memory are read as they lie; and anything else.
 enum class Lie { rows, turned, columns, scattered };
 
-constexpr int64_t turned_bytes = 1 << 20, tile = 16, parallel_work = 1 << 16;
+constexpr int64_t turned_bytes = 1 << 20, tile = 16;
 
 template <class T>
 Lie how(const Layout& l) {
@@ -29,6 +29,13 @@ inline int64_t even_tile(int64_t columns, int64_t most) {
     return (columns + tiles - 1) / tiles;
 }
 
+// Narrower tiles where otherwise a thread would have none.
+inline int64_t for_each_thread(int64_t across, int64_t columns, int64_t entries, int threads) {
+    if (threads < 2 || entries < parallel_worth()) return across;
+    int64_t share = (columns + threads - 1) / threads;
+    return across < share ? across : share;
+}
+
 template <class T>
 class Tasks {
   public:
@@ -39,7 +46,8 @@ class Tasks {
             number = (l.outer + across - 1) / across;
             return;
         }
-        across = lie == Lie::turned ? tile : lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
+        int64_t turned_tile = for_each_thread(tile, l.outer * l.inner, l.slices() * l.n, p.threads);
+        across = lie == Lie::turned ? turned_tile : lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
         number = l.outer * ((l.inner + across - 1) / across);
     }
 
@@ -135,7 +143,7 @@ class Tasks {
 
 // Deals the tasks out: work(task, threads within the task, result).
 template <class W>
-Result deal(W& work, int64_t number, int64_t entries, int64_t worth, int wanted) {
+Result deal(W& work, int64_t number, int64_t entries, int wanted) {
     struct Job {
         W* work;
         int64_t number;
@@ -143,7 +151,9 @@ Result deal(W& work, int64_t number, int64_t entries, int64_t worth, int wanted)
     } job{&work, number, {}};
     Result result;
     int threads = wanted < 1 ? 1 : wanted > most_members ? most_members : wanted;
-    if (threads == 1 || entries < worth || number < threads) {
+    // Few tasks, each large, are done one after the other by all threads together.
+    bool together = number < threads && entries / number >= parallel_row;
+    if (threads == 1 || number == 1 || entries < parallel_worth() || together) {
         for (int64_t t = 0; t < number; ++t) work.run(t, threads, result);
         return result;
     }
@@ -152,7 +162,7 @@ Result deal(W& work, int64_t number, int64_t entries, int64_t worth, int wanted)
         int64_t each = j->number / team.size, from = each * id, to = id + 1 == team.size ? j->number : from + each;
         for (int64_t t = from; t < to; ++t) j->work->run(t, 1, j->results[id]);
     };
-    parallel(threads, body, &job);
+    parallel(number < threads ? static_cast<int>(number) : threads, body, &job);
     for (const Result& r : job.results)
         if (r.status != Status::ok && (result.status == Status::ok || r.slice < result.slice)) result = r;
     return result;
@@ -173,7 +183,7 @@ Result project(const Project<T>& p) {
         return {};
     }
     Tasks<T> tasks(p);
-    return deal(tasks, tasks.number, l.slices() * l.n, parallel_work, p.threads);
+    return deal(tasks, tasks.number, l.slices() * l.n, p.threads);
 }
 
 }  // namespace hs::HS_VARIANT

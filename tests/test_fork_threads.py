@@ -133,3 +133,22 @@ def test_a_multiprocessing_pool_of_forks(monkeypatch):
     with multiprocessing.get_context("fork").Pool(2) as pool:
         for sums in pool.map_async(row_sums, range(6)).get(timeout=300):
             np.testing.assert_allclose(sums, 500, rtol=1e-6)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not list a process's threads")
+def test_torch_and_the_kernel_share_threads():
+    out = in_a_new_process(
+        """
+        import os, torch, hypersimplex.torch as ht
+        from hypersimplex import _kernel
+        torch.set_num_threads(3)
+        x = torch.randn(64, 20_000)
+        x.softmax(-1)
+        before = len(os.listdir("/proc/self/task"))
+        y = ht.soft_binary_argmax(x, 100)
+        assert abs(y.double().sum() - 6400) < 1e-2
+        print(_kernel.use_openmp(), len(os.listdir("/proc/self/task")) - before)
+        """
+    )
+    openmp, started = out.split()
+    assert started == ("0" if openmp == "True" else "2")

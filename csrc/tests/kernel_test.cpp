@@ -1,6 +1,5 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says whether.
-#include <cstdio>
-
+#include "losses.hpp"
 #include "problems.hpp"
 
 namespace hs {
@@ -14,28 +13,6 @@ namespace avx512 { extern const Variant table; }
 using namespace hs;
 
 namespace {
-
-std::string context;
-int failures = 0;
-
-void check(bool good, const char* what, double got = 0, double expected = 0) {
-    if (good || ++failures > 20) return;
-    std::printf("%s: %s: got %.17g, expected %.17g\n", context.c_str(), what, got, expected);
-}
-
-void check_near(double got, double expected, double tolerance, const char* what) {
-    bool same = got == expected || (got != got && expected != expected);
-    check(same || std::fabs(got - expected) <= tolerance, what, got, expected);
-}
-
-template <class T>
-constexpr double eps = static_cast<double>(std::numeric_limits<T>::epsilon());
-
-template <class T>
-const Functions<T>& functions(const Variant& v) {
-    if constexpr (sizeof(T) == 4) return v.f32;
-    else return v.f64;
-}
 
 // What lies between the slices must be as it was.
 template <class T>
@@ -216,6 +193,8 @@ int main() {
         test_threads<double>(*v);
         test_refusals<float>(*v);
         test_refusals<double>(*v);
+        losses::test_all<float>(*v);
+        losses::test_all<double>(*v);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
     return failures != 0;

@@ -4,6 +4,7 @@ At small sizes the arithmetic takes two microseconds; everything else is the int
 once, and nothing is called that a number or a contiguous tensor does not need.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from hypersimplex import _kernel
 from hypersimplex.torch import _ops
 
 _DTYPES = frozenset({torch.float32, torch.float64})
+_no_transform = _ops.no_transform
+_is_batched = torch._C._functorch.is_legacy_batchedtensor
 
 
 def fits(input: Tensor, k: object, tau: object) -> bool:
@@ -49,8 +52,15 @@ class Projection(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> tuple[Tensor, None, None, None]:
         (y,) = ctx.saved_tensors
-        from_kernel = not torch.is_grad_enabled() and type(v) is Tensor and v.dtype is y.dtype and v.is_contiguous()
-        if not from_kernel or v.is_neg() or torch._C._functorch.is_legacy_batchedtensor(v) or not _ops.no_transform():
+        if (
+            type(v) is not Tensor
+            or v.dtype is not y.dtype
+            or not v.is_contiguous()
+            or v.is_neg()
+            or _is_batched(v)
+            or torch.is_grad_enabled()
+            or not _no_transform()
+        ):
             from hypersimplex.torch.functional import vjp
 
             return vjp(y, v, ctx.tau, ctx.dim)[0], None, None, None
@@ -60,3 +70,7 @@ class Projection(torch.autograd.Function):
             0, ctx.tau, torch.get_num_threads(),
         )  # fmt: skip
         return grad, None, None, None
+
+
+# Without the checks for transforms that Function.apply makes: where this is called, there are none.
+projection: Callable[[Tensor, float, float, int], Tensor] = super(torch.autograd.Function, Projection).apply

@@ -24,6 +24,7 @@ _library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> Tensor")
 _library.define("threshold(Tensor x, Tensor k, Tensor tau, int dim) -> Tensor")
 _library.define("binary(Tensor x, Tensor k, int dim) -> Tensor")
 
+_kernel.use_openmp()
 _forced_plain = bool(os.environ.get("HYPERSIMPLEX_PLAIN"))
 
 
@@ -42,13 +43,13 @@ def is_plain() -> bool:
     return _forced_plain
 
 
+_is_compiling = torch.compiler.is_compiling
+_in_functorch = torch._C._are_functorch_transforms_active
+
+
 def no_transform() -> bool:
     """Whether tensors are what they seem: no compilation, no functorch level, no dual numbers."""
-    return (
-        not torch.compiler.is_compiling()
-        and not torch._C._are_functorch_transforms_active()
-        and forward_ad._current_level < 0
-    )
+    return not _is_compiling() and not _in_functorch() and forward_ad._current_level < 0
 
 
 def evenly(x: Tensor, dim: int) -> Tensor:

@@ -82,7 +82,7 @@ def _search(z: Tensor, k: Tensor) -> Tensor:
         newton = nu + r / active
         # Newton steps alone may shrink the bracket from one side only.
         use = (newton >= lo) & (newton <= hi) & (step % 3 != 2)
-        settled = ~(r.abs() > 4 * torch.finfo(z.dtype).eps * active)
+        settled = ~(r.abs() > 2 * torch.finfo(z.dtype).eps * active)
         nu = torch.where(settled, nu, torch.where(use, newton, (lo + hi) / 2))
         if step % 4 == 3 and bool(settled.all()):
             break

@@ -106,7 +106,7 @@ def _as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor
 def _eager(input: Tensor, k: Number, tau: Number, dim: int) -> Tensor:
     along = _check_input(input, dim)
     if _contiguous.fits(input, k, tau):
-        run = _contiguous.Projection.apply if input.requires_grad else _contiguous.project
+        run = _contiguous.projection if input.requires_grad else _contiguous.project
         simple: Tensor = run(input, k, tau, dim)  # type: ignore[arg-type]
         return simple
     if not input.is_cpu or _ops.is_plain():

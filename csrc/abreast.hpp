@@ -1,0 +1,182 @@
+// Short rows side by side, a row a lane: a pass over them needs no sum across lanes, which for a short row would cost
+// more than the row itself.
+#pragma once
+#include "solve.hpp"
+#include "turn.hpp"
+
+namespace hs::HS_VARIANT {
+
+constexpr int64_t abreast_bytes = 16 << 10;    // half of the first-level cache
+constexpr int most_abreast = 64;
+
+// How many rows of n entries go side by side; 0 if they are too long for it.
+template <class T>
+constexpr int64_t abreast(int64_t n) {
+    int64_t fit = abreast_bytes / static_cast<int64_t>(sizeof(T)) / n / Lanes<T>::width * Lanes<T>::width;
+    return n > 256 ? 0 : fit < most_abreast ? fit : most_abreast;
+}
+
+template <class T, class Sink>
+class Abreast {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    using Int = typename L::Int;
+    static constexpr int W = L::width;
+
+  public:
+    Abreast(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
+
+    void run(int64_t first_row, int number) {
+        base = first_row;
+        count = number;
+        slots = (count + W - 1) / W;
+        double n = static_cast<double>(rows.n);
+        begin(n);
+        int open[most_abreast / W], opened = slots;
+        for (int s = 0; s < slots; ++s) open[s] = s;
+        for (int pass = 0; pass < most_passes && opened; ++pass) {
+            for (int o = 0; o < opened; ++o) look(open[o] * W);
+            int left = 0;
+            for (int o = 0; o < opened; ++o) {
+                int s = open[o];
+                if (!step.update<T>(s * W, s * W + W, n, 1)) open[left++] = s;
+            }
+            opened = left;
+        }
+        for (int j = 0; j < count; ++j) finish(j);
+    }
+
+  private:
+    void begin(double n) {
+        lanes = slots * W;
+        turn(rows.row(base), rows.spacing, entries, lanes, count, rows.n);
+        for (int64_t i = 0; count < lanes && i < rows.n; ++i)
+            for (int j = count; j < lanes; ++j) entries[i * lanes + j] = 0;
+        for (int j = 0; j < lanes; ++j) {
+            int64_t slice = rows.first + base + j;
+            step.k[j] = j < count ? rows.k[slice] : 1;
+            step.tau[j] = j < count ? rows.tau[slice] : 1;
+            inverse[j] = static_cast<T>(1 / step.tau[j]);
+        }
+        if (rows.start)
+            for (int j = 0; j < lanes; ++j) step.start(j, j < count ? rows.start[rows.first + base + j] : 0, step.tau[j]);
+        else guess_all(n);
+        for (int j = 0; j < lanes; ++j) {
+            edge[j] = j < count && at_edge<T>(step.k[j], n, step.tau[j]);
+            step.settled[j] = edge[j] || j >= count;
+        }
+    }
+
+    void guess_all(double n) {
+        double mean[most_abreast], variance[most_abreast];
+        for (int at = 0; at < lanes; at += W) {
+            Vec origin = L::load(entries + at), one = {}, two = {};
+            const T* x = entries + at;
+            for (int64_t i = 0; i < rows.n; ++i, x += lanes) {
+                Vec t = L::load(x) - origin;
+                one += t;
+                two += t * t;
+            }
+            T first[W], second[W];
+            L::store(first, one);
+            L::store(second, two);
+            for (int l = 0; l < W; ++l) {
+                double m = static_cast<double>(first[l]) / n, square = static_cast<double>(second[l]) / n;
+                mean[at + l] = static_cast<double>(entries[at + l]) + m;
+                variance[at + l] = square - m * m;
+            }
+            for (int j = at; j < at + W; ++j)
+                if (!(variance[j] < std::numeric_limits<T>::max()) && j < count)
+                    moments_row(rows.row(base + j), rows.n, mean[j], variance[j]);
+        }
+        for (int j = 0; j < lanes; ++j) {
+            double spread = variance[j] > 0 ? variance[j] : 0;
+            mean[j] = guess(mean[j], spread, step.k[j], n, step.tau[j]);
+            variance[j] = step.tau[j] + std::sqrt(spread) / 4;
+        }
+        for (int j = 0; j < lanes; ++j) step.start(j, mean[j], variance[j]);
+    }
+
+    // One pass over the rows in lanes [at, at + W).
+    HS_INLINE void look(int at) {
+        T c[W], d[W];
+        for (int l = 0; l < W; ++l) {
+            Split<T> mu = split<T>(step.mu[at + l], step.low[at + l]);
+            c[l] = mu.c;
+            d[l] = mu.d;
+        }
+        const Pass<T> pass(L::load(c), L::load(d), L::load(inverse + at));
+        Int above = {}, ones = {};
+        double* total = step.active_sum + at;
+        for (int l = 0; l < W; ++l) total[l] = 0;
+        const T* x = entries + at;
+        // Short chains, for the reason given in pass_row.
+        for (int64_t i = 0; i < rows.n;) {
+            Vec sum = {};
+            int64_t end = i + 64 < rows.n ? i + 64 : rows.n;
+            while (i < end) {
+                Vec a = {}, b = {};
+                int64_t stop = i + 32 < end ? i + 32 : end;
+                for (; i + 2 <= stop; i += 2, x += 2 * lanes) {
+                    pass.add(L::load(x), a, above, ones);
+                    pass.add(L::load(x + lanes), b, above, ones);
+                }
+                if (i < stop) pass.add(L::load(x), a, above, ones), x += lanes, ++i;
+                sum += a + b;
+            }
+            L::add_to(total, sum);
+        }
+        IntOf<T> counts[2][W];
+        L::store_int(counts[0], above - ones);
+        L::store_int(counts[1], ones);
+        for (int l = 0; l < W; ++l) {
+            step.active[at + l] = static_cast<double>(counts[0][l]);
+            step.ones[at + l] = static_cast<double>(counts[1][l]);
+        }
+    }
+
+    HS_INLINE void finish(int j) {
+        int64_t r = base + j;
+        Sums sums{step.active_sum[j], step.active[j], step.ones[j]};
+        bool flat = is_flat(sums, step.k[j]);
+        if (edge[j] || step.stuck[j] || !step.settled[j] || (flat && sums.active > 0)) return solve_row(rows, r, 1, sink);
+        Split<T> at = split<T>(step.mu[j], step.low[j]);
+        if (sink.wanted()) sink.write(r, rows.row(r), at, inverse[j]);
+        if (!sink.thresholds()) return;
+        double mu = step.mu[j] + step.low[j];
+        if (flat) {
+            Gap gap = gap_row(rows.row(r), rows.n, at, inverse[j]);
+            mu = middle(gap.zero, gap.one, step.tau[j]);
+        }
+        sink.done(r, mu);
+    }
+
+    const Rows<T>& rows;
+    Sink& sink;
+    int64_t base;
+    int count, slots, lanes;
+    Lockstep step;
+    T inverse[most_abreast];
+    bool edge[most_abreast];
+    alignas(64) T entries[abreast_bytes / sizeof(T)];
+};
+
+template <class T, class Sink>
+void solve_rows(const Rows<T>& rows, int64_t count, int threads, Sink& sink) {
+    if (rows.n > short_row || count < 3) {
+        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, threads, sink);
+        return;
+    }
+    if (int64_t side = abreast<T>(rows.n); side > 0 && count >= Lanes<T>::width / 2) {
+        Abreast<T, Sink> search(rows, sink);
+        for (int64_t r = 0; r < count; r += side) search.run(r, static_cast<int>(count - r < side ? count - r : side));
+        return;
+    }
+    // As many at a time as stay in the first-level cache between passes.
+    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
+    fit = fit < 8 ? 8 : fit > most_slices ? most_slices : fit;
+    for (int64_t r = 0; r < count; r += fit)
+        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
+}
+
+}  // namespace hs::HS_VARIANT
