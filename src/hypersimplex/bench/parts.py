@@ -17,7 +17,7 @@ from hypersimplex.bench.results import Row
 from hypersimplex.bench.steps import array, default_k, steps
 from hypersimplex.bench.worker import Limits, Task
 
-BASES = (OURS, SOFTMAX)
+BASES, WAYS = (OURS, SOFTMAX), ("forward", "both")
 
 
 @dataclass(frozen=True)
@@ -96,38 +96,57 @@ def growth(peers: Sequence[Peer], options: Options) -> Iterator[list[Row]]:
             failed = answer.get("failed", "")
             if not failed and peer.kind != OTHER and answer["sum_error"] > 0.01:
                 failed = "wrong sum"
-            times = {f"{name}_us": 1e6 * answer[name] if name in answer else "" for name in ("forward", "both")}
+            times = {f"{name}_us": 1e6 * answer[name] if name in answer else "" for name in WAYS}
             rows.append({"peer": peer.name, "n": task.shape[1], **times, "failed": failed})
             if failed:
                 break
         yield rows
 
 
-def times(peers: Sequence[Peer], options: Options, cases: Sequence[Case]) -> Iterator[list[Row]]:
-    """All peers in turn at each shape; those that fail or take long at it are found out beforehand."""
-    tasks = [Task("time", shape, dim, patience=0.0) for shape, dim in cases]
-    answers = {peer.name: [a for _, a in worker.run(peer, tasks, options.folder, options.limits)] for peer in peers}
-    for number, case in enumerate(cases):
-        before = {name: list_[number] for name, list_ in answers.items()}
-        turns = [peer for peer in peers if before[peer.name].get("both", torch.inf) <= options.slow]
-        yield list(_at_shape(case, peers, turns, before, options))
+def probe(peers: Sequence[Peer], options: Options, cases: Sequence[Case]) -> Iterator[list[Row]]:
+    """Who manages a shape, and roughly how fast: in a process of its own, before taking turns in one with others."""
+    tasks = [Task("probe", shape, dim) for shape, dim in cases]
+    for peer in peers:
+        answers = worker.run(peer, tasks, options.folder, options.limits)
+        yield [
+            {
+                **_place(options, (task.shape, task.dim), peer),
+                **{way: answer.get(way, "") for way in WAYS},
+                "failed": answer.get("failed", ""),
+            }
+            for task, answer in answers
+        ]
 
 
-def _at_shape(
-    case: Case, peers: Sequence[Peer], turns: Sequence[Peer], before: dict[str, worker.Answer], options: Options
-) -> Iterator[Row]:
+def times(peers: Sequence[Peer], options: Options, cases: Sequence[Case], probes: Sequence[Row]) -> Iterator[list[Row]]:
+    """All peers in turn at each shape; one that the probe saw fail or take long takes no turns."""
+    for case in cases:
+        before = {}
+        for row in probes:
+            if row == row | {name: str(value) for name, value in _place(options, case).items()}:
+                before[row["peer"]] = {"failed": row["failed"]} | {w: float(row[w]) for w in WAYS if row[w]}
+        yield list(_at_shape(case, [peer for peer in peers if peer.name in before], before, options))
+
+
+def _place(options: Options, case: Case, peer: Peer | None = None) -> Row:
+    place = {"threads": options.threads, "shape": size(case[0]), "dim": case[1]}
+    return place | {"peer": peer.name} if peer else place
+
+
+def _at_shape(case: Case, peers: Sequence[Peer], before: dict[str, worker.Answer], options: Options) -> Iterator[Row]:
     shape, dim = case
+    turns = [peer for peer in peers if before[peer.name].get("both", torch.inf) <= options.slow]
     x, v = problem(shape)
     made = {p.name: steps(p, p.load(options.folder), x, v, default_k(shape[dim]), dim) for p in turns}
     measured = {}
-    for way in ("forward", "both"):
+    for way in WAYS:
         functions = {name: getattr(pair, way) for name, pair in made.items()}
         calls = {name: timing.calls_for(step) for name, step in functions.items()}
         seldom = [name for name in made if before[name][way] > 0.02 and name not in BASES]
         measured[way] = timing.interleave(functions, options.rounds, calls, seldom=seldom)
     for peer in peers:
         answer, took_turns = before[peer.name], peer in turns
-        row: Row = {"threads": options.threads, "shape": size(shape), "dim": dim, "peer": peer.name}
+        row = _place(options, case, peer)
         row["rounds"] = len(measured["both"][peer.name]) if took_turns else int("both" in answer)
         for way, found in measured.items():
             if not took_turns and way in answer:
@@ -135,4 +154,4 @@ def _at_shape(
             ratios = [timing.ratio(found, peer.name, base) if {peer.name, base} <= {*found} else "" for base in BASES]
             row[f"{way}_us"] = timing.microseconds(found, peer.name) if peer.name in found else ""
             row |= {f"{way}_over_ours": ratios[0], f"{way}_over_softmax": ratios[1]}
-        yield {**row, "failed": answer.get("failed", "")}
+        yield {**row, "failed": answer["failed"]}

@@ -11,6 +11,7 @@ Row = dict[str, Any]
 KEYS = {
     "peers": ["peer"],
     "exact": ["peer"],
+    "probe": ["threads", "shape", "dim", "peer"],
     "times": ["threads", "shape", "dim", "peer"],
     "growth": ["peer", "n"],
     "memory": ["n", "peer"],

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hypersimplex._version import __version__
@@ -52,19 +52,27 @@ def _measure(
     for absent in missing:
         print(absent, flush=True)
     for part in chosen:
-        measure = getattr(parts, part)
         print(f"{part} ...", file=sys.stderr, flush=True)
-        for rows in measure(found, options, cases) if part == "times" else measure(found, options):
-            if not rows:
-                continue
+        for rows in _rows(part, found, cases, output, options):
             results.merge(output, part, rows, forget=rows[0]["peer"] if part == "growth" else None)
-            print(f"  {_label(rows[0])}", file=sys.stderr, flush=True)
+            print(f"  {_label(part, rows[0])}", file=sys.stderr, flush=True)
         command = shlex.join(["hypersimplex", *sys.argv[1:]])
         results.merge(output, "run", [{"part": part, "machine": timing.machine(), "command": command}])
 
 
-def _label(row: results.Row) -> str:
-    return f"{row['shape']}, dim {row['dim']}" if "shape" in row else str(row["peer"])
+def _rows(
+    part: str, found: Sequence[peers.Peer], cases: Sequence[Case], output: Path, options: Options
+) -> Iterator[list[results.Row]]:
+    if part == "probe":
+        yield from parts.probe(found, options, cases)
+    elif part == "times":
+        yield from filter(None, parts.times(found, options, cases, results.read(output, "probe")))
+    else:
+        yield from filter(None, getattr(parts, part)(found, options))
+
+
+def _label(part: str, row: results.Row) -> str:
+    return f"{row['shape']}, dim {row['dim']}" if part == "times" else str(row["peer"])
 
 
 def _cases(shapes: Sequence[str] | None, default: Sequence[Case]) -> Sequence[Case]:
