@@ -262,3 +262,23 @@ def test_copies():
 def test_examples_in_docstrings():
     for module in (boosting.objective, boosting.metrics):
         assert doctest.testmod(module).failed == 0
+
+
+def test_memory_is_used_again_but_never_under_somebodys_eyes():
+    y, scores = problem(1000, 1)
+    objective = HyperSimplexObjective()
+    grad, hess = objective(y, scores)
+    kept = grad.copy()
+    part = grad[::2]
+    del grad, hess
+    other, _ = objective(y, -scores)  # `part` still looks at the first
+    np.testing.assert_array_equal(part, kept[::2])
+    assert not np.shares_memory(other, part)
+    place = other.ctypes.data
+    del other, _
+    again, _ = objective(y, scores)
+    assert again.ctypes.data == place
+    np.testing.assert_array_equal(again, kept)
+    moved = pickle.loads(pickle.dumps(objective))
+    np.testing.assert_array_equal(moved(y, scores)[0], kept)
+    np.testing.assert_array_equal(again, kept)

@@ -1,5 +1,6 @@
 """Scores, labels and weights as the kernel takes them, and its passes over them."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -14,6 +15,32 @@ Doubles = NDArray[np.float64]
 
 COUNT, SUMS, GAP, WRITE = range(4)
 ACTIVE_SUM, ACTIVE, ONES, POSITIVE, SQUARE = range(5)
+
+
+class Room:
+    """Memory for gradient and hessian, used again once nobody looks at the arrays that were made of it.
+
+    New memory is the largest part of a call: the system clears every page of it.
+    """
+
+    def __init__(self) -> None:
+        self.array: Array = np.empty(0, np.float32)
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        if self.array.shape != shape or self.references() > UNSEEN:
+            # One piece for both: NumPy asks for large pages from four megabytes on.
+            self.array = np.empty(shape, np.float32)
+        return self.array
+
+    def references(self) -> int:
+        return sys.getrefcount(self.array)
+
+    def __reduce__(self) -> tuple[type["Room"], tuple[()]]:
+        return Room, ()
+
+
+# How many this counts where only the room itself knows the array, which depends on the version of Python.
+UNSEEN = Room().references()
 
 
 class Columns:
@@ -73,10 +100,11 @@ class Columns:
         self._run(GAP, mu=mu, tau=tau, sums=answer)
         return answer
 
-    def write(self, mu: Doubles, tau: Doubles, mean: Doubles, on: Doubles, off: Doubles) -> tuple[Array, Array]:
+    def write(
+        self, room: "Room", mu: Doubles, tau: Doubles, mean: Doubles, on: Doubles, off: Doubles
+    ) -> tuple[Array, Array]:
         """Gradient and hessian, float32: what the boosters compute with, so that they need not convert."""
-        # One piece of memory for both: NumPy asks for large pages from four megabytes on.
-        both = np.empty((2, self.classes, self.n), np.float32)
+        both = room.take((2, self.classes, self.n))
         grad, hess = (half.T.reshape(self.shape, order="F") for half in both)
         self._run(WRITE, mu=mu, tau=tau, mean=mean, on=on, off=off, grad=grad, hess=hess)
         return grad, hess

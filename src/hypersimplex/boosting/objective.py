@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.boosting import _data
-from hypersimplex.boosting._columns import Array, Columns, Doubles, per_class
+from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, per_class
 from hypersimplex.boosting._search import Reduce, Solution, solve
 from hypersimplex.boosting.collective import everyone
 
@@ -63,6 +63,7 @@ class HyperSimplexObjective:
         self.prior = prior
         self.hessian = hessian
         self.threshold: Doubles | None = None
+        self._room = Room()
 
     # LightGBM and XGBoost look at this signature to see whether they may pass weights.
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
@@ -72,10 +73,12 @@ class HyperSimplexObjective:
         solution, tau = self._solve(columns, everyone())
         self.threshold = solution.mu
         on = 1 / tau**2 if self.hessian == "gauss-newton" else np.ones(columns.classes)
-        return columns.write(solution.mu, tau, solution.mean, on, on * FLOOR if self.hessian == "gauss-newton" else on)
+        off = on * FLOOR if self.hessian == "gauss-newton" else on
+        return columns.write(self._room, solution.mu, tau, solution.mean, on, off)
 
     def calibrate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> "HyperSimplexObjective":
         """Set the thresholds to those of a trained model's raw scores y_pred."""
+        self._room = Room()  # the training is over
         self.threshold = self._solve(Columns(y_pred, y_true, sample_weight), everyone())[0].mu
         return self
 
