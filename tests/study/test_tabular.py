@@ -4,6 +4,8 @@ import gzip
 import json
 import lzma
 import re
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -293,3 +295,34 @@ def test_the_presets_know_all_sets_and_keep_stand_ins_apart():
     assert (mean("higgs", "squared-error", 0), mean("higgs", "hypersimplex-paper", 0)) == (0.823, 0.846)
     assert tabular.note("higgs-sample").startswith("A stand-in for higgs, not that set: 23,075 of the 11,000,000")
     assert tabular.note("digits") is None
+
+
+PEAK = """
+import resource, sys
+from hypersimplex.study import data
+# Importing takes what it takes; only what loading adds is looked at.
+import pandas, scipy.sparse
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = data.load("criteo", sys.argv[1])
+print(found.train_x.shape[0], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+def test_ten_million_rows_load_in_little_memory(tmp_path):
+    columns = RECZOO["criteo"][1]
+    head = ",".join(["label", *columns]) + "\n"
+    block = "".join(",".join(map(str, [i % 2, *((i * j) % 97 for j in range(39))])) + "\n" for i in range(100_000))
+    folder = tmp_path / "Criteo_x1"
+    folder.mkdir()
+    with open(folder / "train.csv", "w") as file:
+        file.write(head)
+        for _ in range(100):
+            file.write(block)
+    for name in ("valid.csv", "test.csv"):
+        (folder / name).write_text(head + block)
+    done = subprocess.run([sys.executable, "-c", PEAK, str(tmp_path)], capture_output=True, text=True, check=True)
+    rows, kilobytes = map(int, done.stdout.split())
+    assert rows == 10_000_000
+    # 39 numbers of 4 bytes are 1.56 GB; what stays in memory is the labels and a chunk at a time
+    assert kilobytes < 600_000
