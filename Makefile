@@ -24,7 +24,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: docs test-docs test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,13 +61,14 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers, in an environment of their own"
 	@echo "  make test-docs   the documentation's site, its links and all of its code, in an environment of its own"
+	@echo "  make test-notebooks  the notebooks, from the first cell to the last, in the environment of the documentation"
 	@echo "  make test-jax    the JAX front end, in an environment of its own"
 	@echo "  make test-ray    the study on a Ray cluster of two workers, in an environment of its own"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize test-boosting test-docs test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
@@ -118,6 +119,9 @@ docs: .venv-docs/.installed  ## the documentation as a site in build/site, warni
 
 test-docs: docs  ## the site, its links, and every block of code in it
 	.venv-docs/bin/pytest tests/docs
+
+test-notebooks: .venv-docs/.installed  ## run the notebooks of the documentation
+	.venv-docs/bin/python docs/_tools/notebooks.py
 
 sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)

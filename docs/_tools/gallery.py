@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 
 def on_files(files: Files, config: Any) -> Files:
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        old = files.get_file_from_path(f"notebooks/{path.name}")
-        if old is not None:
-            files.remove(old)
-        files.append(
-            File.generated(config, f"notebooks/{path.stem}.md", content=markdown(json.loads(path.read_text())))
-        )
+        text = markdown(json.loads(path.read_text(encoding="utf-8")))
+        content = f"{text}\n[This page as a notebook]({path.name})\n"
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """In the repository a link opens the notebook, in the site its page."""
+    made_here = page.file.generated_by is not None
+    return markdown if made_here else re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
 
 
 def on_config(config: Any) -> Any:
