@@ -75,10 +75,12 @@ def edges(peers: Sequence[Peer], options: Options) -> Iterator[list[Row]]:
 
 
 def memory(peers: Sequence[Peer], options: Options) -> Iterator[list[Row]]:
-    """A process for each size: a peak only rises."""
+    """At the largest size a peer manages. A process for each: a peak only rises."""
     for peer in peers:
-        rows = []
-        for n in options.memory_sizes:
+        rows: list[Row] = []
+        for n in sorted(options.memory_sizes, reverse=True):
+            if rows and not rows[-1]["failed"]:
+                break
             ((_, answer),) = worker.run(peer, [Task("memory", (1, n))], options.folder, options.limits)
             megabytes = answer["bytes"] / 2**20 if "bytes" in answer else ""
             rows.append({"n": n, "peer": peer.name, "megabytes": megabytes, "failed": answer.get("failed", "")})

@@ -114,7 +114,7 @@ def _seconds(step: Step, limits: Limits, patience: float) -> float:
             return time.perf_counter() - begin
 
     times = [once()]
-    if times[0] > limits.seconds / 3:
+    if times[0] > 2 / 3 * limits.seconds:
         return times[0]
     times = [once()]
     while sum(times) < patience and len(times) < 101:
