@@ -11,9 +11,11 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 
 from hypersimplex.study import data, tables, tabular
+from hypersimplex.study.batches import prepare
 from hypersimplex.study.formats import DataError
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.published import TABULAR, mean
@@ -295,6 +297,17 @@ def test_the_presets_know_all_sets_and_keep_stand_ins_apart():
     assert (mean("higgs", "squared-error", 0), mean("higgs", "hypersimplex-paper", 0)) == (0.823, 0.846)
     assert tabular.note("higgs-sample").startswith("A stand-in for higgs, not that set: 23,075 of the 11,000,000")
     assert tabular.note("digits") is None
+
+
+def test_a_network_refuses_what_it_cannot_take(tmp_path):
+    x, y = problem(40, 28)
+    write(tmp_path, "kdd10", kddb=libsvm(x, y), kddb__t=libsvm(x, y))
+    with pytest.raises(ValueError, match="network must be lightgbm or lightgbm-paper for kdd10, whose rows are sparse"):
+        prepare(data.load("kdd10", tmp_path), None, 0.1, False, torch.device("cpu"))
+    x[3, 4] = np.nan
+    gaps = data.Data("gaps", x, y, x, y, ("no", "yes"))
+    with pytest.raises(ValueError, match="for gaps, whose rows have gaps"):
+        prepare(gaps, None, 0.1, False, torch.device("cpu"))
 
 
 PEAK = """

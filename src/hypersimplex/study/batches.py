@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from hypersimplex.study.data import Data, stratified
@@ -108,10 +109,17 @@ def prepare(data: Data, subset: int | None, validation: float, augment: bool, de
     return Prepared(first, second, torch.from_numpy(train), torch.from_numpy(held), *labels)
 
 
+def _has_gaps(data: Data) -> bool:
+    return bool(np.isnan(data.train_x).any() or np.isnan(data.test_x).any())
+
+
 def _sources(
     data: Data, train: Array, augment: bool, device: torch.device
 ) -> tuple[Images, Images] | tuple[Features, Features]:
     if not data.is_image:
+        what = "are sparse" if sparse.issparse(data.train_x) else "have gaps" if _has_gaps(data) else None
+        if what:
+            raise ValueError(f"network must be lightgbm or lightgbm-paper for {data.name}, whose rows {what}")
         rows = torch.from_numpy(data.train_x[train]).double()
         mean, std = rows.mean(0).float(), rows.std(0, unbiased=False).float()
         std[std == 0] = 1.0
