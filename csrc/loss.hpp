@@ -137,7 +137,7 @@ Result loss(const Loss<T>& p) {
                 for (int64_t i = 0; i < p.positions; ++i)
                     p.grad[s * p.sample_stride + c * p.class_stride + i * p.position_stride] = 0;
     if (n == 0 || p.classes == 0) return result;
-    int64_t across = for_each_thread(classes_together<T>(n), p.classes, n * p.classes, p.threads);
+    int64_t across = for_each_thread<T>(classes_together<T>(n), p.classes, n * p.classes, p.threads);
     LossTasks<T> tasks{p, p.labels ? labels.data : nullptr, n < all ? kept.data : nullptr, n, p.k_used, across,
                        (p.classes + across - 1) / across, losses.data};
     result = deal(tasks, tasks.number, n * p.classes, p.threads);

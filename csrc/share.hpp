@@ -72,7 +72,7 @@ Result share(const Share<T>& s) {
     if (s.sums)
         for (int64_t i = 0; i < share_numbers * p.classes; ++i) s.sums[i] = 0;
     if (n == 0 || p.classes == 0) return result;
-    int64_t across = for_each_thread(classes_together<T>(n), p.classes, n * p.classes, p.threads);
+    int64_t across = for_each_thread<T>(classes_together<T>(n), p.classes, n * p.classes, p.threads);
     int64_t number = (p.classes + across - 1) / across;
     ShareTasks<T> tasks{s, {p, p.labels ? labels.data : nullptr, n < all ? kept.data : nullptr, n, nullptr, across, number, nullptr}};
     return deal(tasks, number, n * p.classes, p.threads);

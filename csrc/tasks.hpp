@@ -29,11 +29,11 @@ inline int64_t even_tile(int64_t columns, int64_t most) {
     return (columns + tiles - 1) / tiles;
 }
 
-// Narrower tiles where otherwise a thread would have none.
-inline int64_t for_each_thread(int64_t across, int64_t columns, int64_t entries, int threads) {
-    if (threads < 2 || entries < parallel_worth()) return across;
+// Narrower tiles where otherwise a thread would have none, but not narrower than a register: turning those is slow.
+template <class T>
+int64_t for_each_thread(int64_t across, int64_t columns, int64_t entries, int threads) {
     int64_t share = (columns + threads - 1) / threads;
-    return across < share ? across : share;
+    return threads < 2 || entries < parallel_worth() || share < Lanes<T>::width || share > across ? across : share;
 }
 
 template <class T>
@@ -46,7 +46,7 @@ class Tasks {
             number = (l.outer + across - 1) / across;
             return;
         }
-        int64_t turned_tile = for_each_thread(tile, l.outer * l.inner, l.slices() * l.n, p.threads);
+        int64_t turned_tile = for_each_thread<T>(tile, l.outer * l.inner, l.slices() * l.n, p.threads);
         across = lie == Lie::turned ? turned_tile : lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
         number = l.outer * ((l.inner + across - 1) / across);
     }
