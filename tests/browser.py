@@ -38,15 +38,21 @@ def look_at(page, folder, width=1280, dark=False, script="return null"):
     (folder / "page.html").write_text(page.replace("<head>", "<head>" + PROBE % script, 1), encoding="utf-8")
     frame = folder / "frame.html"
     frame.write_text(FRAME.format(width=width))
-    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
-    flags += " --disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
-    scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
-    command = [BROWSER, *flags.split(), scheme, f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"]
-    shown = subprocess.run([*command, "--dump-dom", frame.as_uri()], capture_output=True, text=True, timeout=120)
-    answer = re.search(r'<pre id="probe">(.*?)</pre>', shown.stdout, re.DOTALL)
-    assert answer, shown.stderr[-2000:]
-    assert "CONSOLE" not in shown.stderr, shown.stderr
+    shown = dump(frame.as_uri(), folder, f"--blink-settings=preferredColorScheme={0 if dark else 1}")
+    answer = re.search(r'<pre id="probe">(.*?)</pre>', shown, re.DOTALL)
+    assert answer, shown
     seen = json.loads(html.unescape(answer.group(1)))
     assert seen["problems"] == []
     assert seen["width"] == width
     return seen
+
+
+def dump(address, folder, *settings):
+    """The page as it stands once its scripts have run, as text."""
+    flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    flags += " --disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
+    command = [BROWSER, *flags.split(), *settings, f"--user-data-dir={folder / 'profile'}", "--window-size=1400,1000"]
+    shown = subprocess.run([*command, "--dump-dom", address], capture_output=True, text=True, timeout=120)
+    assert shown.stdout, shown.stderr[-2000:]
+    assert "CONSOLE" not in shown.stderr, shown.stderr
+    return shown.stdout

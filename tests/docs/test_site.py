@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.browser import dump, look_at, needs_browser
 from tests.docs.pages import PAGES, ROOT
 
 pytest.importorskip("mkdocs", reason="the site is built by make test-docs")
@@ -76,3 +77,17 @@ def test_the_reference_has_every_public_name(site):
         page = (site / f"api/{module}.html").read_text(encoding="utf-8")
         for public in re.findall(r'"(\w+)"', listed[1]):
             assert re.search(rf'id="hypersimplex\.{module}\.(\w+\.)?{public}"', page), (module, public)
+
+
+@needs_browser
+def test_search_works_from_a_folder(site, tmp_path):
+    address = f"{(site / 'index.html').as_uri()}?q=sparsemax"
+    shown = dump(address, tmp_path, "--virtual-time-budget=10000")
+    assert re.search(r'md-search-result__meta">\s*[1-9]\d* matching documents', shown)
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["index", "mathematics", "paper-and-code"])
+def test_pages_fit_a_telephone(site, name):
+    page = (site / f"{name}.html").read_text(encoding="utf-8")
+    assert look_at(page, site, 390)["overflow"] <= 0
