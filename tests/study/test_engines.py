@@ -273,3 +273,35 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "interrupted; the same command goes on from here" in errors
+
+
+def test_a_killed_command_leaves_no_worker_behind(tmp_path):
+    program = """
+        import os, signal, sys, multiprocessing
+        from hypersimplex.study.config import RunConfig
+        from hypersimplex.study.engines import Processes
+        from hypersimplex.study.store import Store
+        from hypersimplex.study.train import Runtime
+        if __name__ == "__main__":
+            config = RunConfig(loss="hypersimplex", epochs=100_000, batch_size=256, width=16)
+            store = Store(sys.argv[1])
+            store.add_runs([config])
+            def die(*_):
+                print(multiprocessing.active_children()[0].pid, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            Processes(1).run(store, [config.training()], Runtime(threads=1), die)
+    """
+    script = tmp_path / "study.py"
+    script.write_text(textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "s.sqlite"], stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    worker = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail(f"worker {worker} goes on without its parent")

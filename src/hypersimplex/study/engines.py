@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
@@ -125,7 +126,20 @@ class InProcess:
         work_through(store, trainings, runtime, on_epoch)
 
 
+def _end_with_parent() -> None:
+    """A command that was killed must not leave workers behind that go on with its study."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _worker(path: str, trainings: list[RunConfig], runtime: Runtime) -> None:
+    _end_with_parent()
     with Store(path) as store:
         try:
             work_through(store, trainings, runtime, lambda *_: None)
