@@ -6,7 +6,7 @@ shows the median of the rounds, and of every round's ratio to cross-entropy. `--
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -79,14 +79,9 @@ def time_training(batch: int, rounds: int) -> timing.Times:
     return timing.interleave({name: step(loss) for name, loss in chosen.items()}, rounds, 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rounds, small cases, a small training step")
-    parser.add_argument("--rounds", type=int, default=41)
-    options = parser.parse_args()
-    rounds, cases = (3, CASES[:2]) if options.quick else (options.rounds, CASES)
+def print_losses(cases: Sequence[tuple[int, int]], rounds: int) -> None:
     names = list(losses())
-    print(f"{timing.machine()}\n\nMicroseconds forward and backward, and the ratio to {BASE}\n")
+    print(f"\nMicroseconds forward and backward, and the ratio to {BASE}\n")
     rows = []
     for count in (1, 2):
         for n, classes in cases:
@@ -97,13 +92,28 @@ def main() -> None:
             ]
             rows.append([str(count), f"({n}, {classes})", *cells])
     print(timing.table(["threads", "logits", *names], rows, markdown=True))
-    batch = 32 if options.quick else 1024
+
+
+def print_training(batch: int, rounds: int) -> None:
     print(f"\nA training step of the paper's network, batch {batch}\n")
     for count in (1, 2):
         with timing.threads(count):
-            times = time_training(batch, 3 if options.quick else 7)
+            times = time_training(batch, rounds)
         seconds = ", ".join(f"{name} {statistics.median(each):.3f} s" for name, each in times.items())
         print(f"- {count} threads: {seconds}, ratio {timing.ratio(times, 'HyperSimplexLoss', BASE):.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds, small cases, a small training step")
+    parser.add_argument("--part", choices=("losses", "training"), help="one of the two; a training step takes seconds")
+    parser.add_argument("--rounds", type=int, default=41, help="rounds of the losses (default: 41)")
+    options = parser.parse_args()
+    print(timing.machine())
+    if options.part != "training":
+        print_losses(CASES[:2] if options.quick else CASES, 3 if options.quick else options.rounds)
+    if options.part != "losses":
+        print_training(32 if options.quick else 1024, 3 if options.quick else 7)
 
 
 if __name__ == "__main__":
