@@ -5,13 +5,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from hypersimplex.study import catalog, checkpoint, estimate, tabular
 from hypersimplex.study.config import RunConfig, one_of
-from hypersimplex.study.console import Live, batch_text, cell_table, state_of, status_table
+from hypersimplex.study.console import Live, batch_text, cell_table, narrow_table, state_of, status_tables
 from hypersimplex.study.data import NAMES
 from hypersimplex.study.engines import Engine, InProcess, Processes
 from hypersimplex.study.locks import is_claimed
@@ -52,9 +51,8 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
     if path.exists():
         with Store(path) as store:
             done = {r.training for r in store.runs() if r.state in ("done", "diverged")}
-    table = Table(title="trainings", box=box.SIMPLE_HEAD)
-    for column in ("", "data", "batch", "losses", "settings", "seeds", "number", "epochs", "each", "all"):
-        table.add_column(column, justify="left" if column in ("", "data") else "right")
+    columns = ("", "batch", "losses", "settings", "seeds", "number", "epochs", "each", "all")
+    tables: dict[str, Table] = {}
     times = estimate.seconds([c for _, configs in todo for c in configs], runtime)
     loading = [speed.loading / speed.train for _, speed in times.values()]
     trees = all(c.is_trees for _, configs in todo for c in configs)
@@ -68,10 +66,12 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
             cost = sum(times[c.key()][0] for c in group)
             kinds = (len({c.loss for c in group}), len({c.setting() for c in group}), len({c.seed for c in group}))
             each = estimate.in_words(cost / len(group))
-            row = (name, dataset, batch_text(batch), *kinds, len(group), group[0].epochs, each, estimate.in_words(cost))
+            row = (name, batch_text(batch), *kinds, len(group), group[0].epochs, each, estimate.in_words(cost))
+            table = tables.setdefault(dataset, narrow_table(f"trainings on {dataset}", columns, columns[:1]))
             table.add_row(*map(str, row))
     console.print("losses: " + ", ".join(study.loss), highlight=False)
-    console.print(table)
+    for table in tables.values():
+        console.print(table)
     count = sum(len(c) for _, c in todo)
     console.print(
         f"{count} trainings, about {estimate.in_words(total / processes)} with --processes {processes}, "
@@ -151,7 +151,8 @@ def compare(store: Store, baseline: str | None, paper_rule: bool) -> None:
 def status(store: Store) -> None:
     console, runs = Console(), store.runs()
     live = {r.training for r in runs if r.state == "running" and is_claimed(store.work_folder, r.training)}
-    console.print(status_table(runs, live))
+    for table in status_tables(runs, live):
+        console.print(table)
     seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
     console.print(
         f"{len(runs)} runs, {len(seconds)} trainings, {estimate.in_words(sum(seconds.values()))} of computing"

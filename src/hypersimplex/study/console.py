@@ -119,22 +119,31 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
     return table
 
 
-def status_table(runs: Sequence[Run], live: set[str]) -> Table:
-    """Runs by data set, loss and batch size; a training marked running that nobody holds was interrupted."""
-    table = Table(title="runs", box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
-    states = ("done", "running", "interrupted", "pending", "diverged", "failed")
-    for name in ("data", "loss", "batch", *states, "epochs"):
-        table.add_column(
-            name, justify="left" if name in ("data", "loss") else "right", no_wrap=name in ("loss", "epochs")
-        )
-    groups: dict[tuple[str, str, int], list[Run]] = {}
-    for r in runs:
-        groups.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
-    for (dataset, loss, batch), group in groups.items():
-        count = Counter(state_of(r, live) for r in group)
-        done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
-        table.add_row(dataset, loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+def narrow_table(title: str, columns: Sequence[str], left: Sequence[str]) -> Table:
+    """Columns as wide as their content: eighty characters hold ten of them."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     return table
+
+
+def status_tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
+    """For each data set its runs by loss and batch size; one marked running that nobody holds was interrupted."""
+    everywhere = {state_of(r, live) for r in runs}
+    states = [s for s in ("done", "running", "interrupted", "pending", "diverged", "failed") if s in everywhere]
+    tables = []
+    for dataset in dict.fromkeys(r.config.dataset for r in runs):
+        table = narrow_table(dataset, ("loss", "batch", *states, "epochs"), ("loss",))
+        groups: dict[tuple[str, int], list[Run]] = {}
+        for r in runs:
+            if r.config.dataset == dataset:
+                groups.setdefault((r.config.loss, r.config.batch_size), []).append(r)
+        for (loss, batch), group in groups.items():
+            count = Counter(state_of(r, live) for r in group)
+            done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
+            table.add_row(loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+        tables.append(table)
+    return tables
 
 
 def state_of(run: Run, live: set[str]) -> str:
