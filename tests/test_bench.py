@@ -74,7 +74,7 @@ def test_files_figure_and_page_are_written(tmp_path, monkeypatch):
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
     own = [argument for name in OWN for argument in ("--peer", name)]
     monkeypatch.setattr(worker, "run", in_this_process)
-    wanted = [argument for part in ("exact", "growth", "probe", "times") for argument in ("--part", part)]
+    wanted = [argument for part in ("exact", "growth", "times") for argument in ("--part", part)]
     done = bench(tmp_path / "out", "--quick", "--page", str(page), "--peer", "torch.softmax", *own, *wanted)
     assert done.exit_code == 0, done.output
     with (tmp_path / "out/exact.csv").open() as file:

@@ -24,7 +24,7 @@ def bench(
         typer.Option(
             help="exact: distance to the reference. edges: the table of edges. memory: peak of forward and backward. "
             "growth: time against n, and the largest n. times: all in turn at the shapes of the operator's benchmark. "
-            "probe: who manages those shapes; times relies on it. "
+            "probe: who manages those shapes; times asks it of peers not yet probed. "
             "report: only print what --output holds. Repeatable; default: all."
         ),
     ] = None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypersimplex._version import __version__
 from hypersimplex.bench import figure, parts, peers, report, results, timing
-from hypersimplex.bench.cases import CASES, LARGE, Case
+from hypersimplex.bench.cases import CASES, LARGE, Case, size
 from hypersimplex.bench.parts import Options
 from hypersimplex.bench.worker import Limits
 
@@ -66,6 +66,11 @@ def _rows(
     if part == "probe":
         yield from parts.probe(found, options, cases)
     elif part == "times":
+        known = [{row[name] for name in ("threads", "shape", "dim", "peer")} for row in results.read(output, "probe")]
+        wanted = [{str(options.threads), size(shape), str(dim)} for shape, dim in cases]
+        new = [peer for peer in found if any(place | {peer.name} not in known for place in wanted)]
+        for rows in parts.probe(new, options, cases):
+            results.merge(output, "probe", rows)
         yield from filter(None, parts.times(found, options, cases, results.read(output, "probe")))
     else:
         yield from filter(None, getattr(parts, part)(found, options))

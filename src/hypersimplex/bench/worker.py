@@ -58,9 +58,11 @@ def run(
 
 
 def _why(code: int, errors: str) -> str:
-    if code == -signal.SIGALRM:
+    if code == -getattr(signal, "SIGALRM", 0):
         return "time"
-    if code == -signal.SIGKILL or any(word in errors.lower() for word in ("bad_alloc", "exhausted", "out of memory")):
+    if code == -getattr(signal, "SIGKILL", 0) or any(
+        word in errors.lower() for word in ("bad_alloc", "exhausted", "out of memory")
+    ):
         return "memory"
     return "crash"
 
