@@ -124,7 +124,7 @@ def thresholds() -> str:
     plot.line((-2, -2 + shift), (7 - shift, 7))
     plot.word(7 - shift, 7, "equal scores", (8, 14), kind="small")
     plot.dot(float(mu[0]), float(mu[1]), "var(--ink)", 5)
-    plot.word(float(mu[0]), float(mu[1]), "(mu_0, mu_1)", (10, 16), kind="small")
+    plot.word(float(mu[0]), float(mu[1]), "(mu_0, mu_1)", (-12, 18), "end", "small")
     return picture("Argmax compares logits with arbitrary zero points", (600, 450), plot)
 
 

@@ -57,6 +57,4 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     address = page.file.src_uri
-    if address == "results/index.md":
-        markdown += "\n".join(f"\n- [{p.stem}]({p.name})" for p in sorted((ROOT / "docs/results").glob("[!i]*.md")))
     return markdown if address.startswith("source/") else relink(markdown, address, f"docs/{address}", pages())
