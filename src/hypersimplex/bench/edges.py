@@ -68,8 +68,10 @@ def find(name: str) -> Edge:
 
 
 def asked(edge: Edge, peer: Peer) -> bool:
-    """Not of what is no top-k, nor about k of what has none."""
-    return peer.kind != OTHER and not (peer.only_k_one and edge.name.startswith("k "))
+    """Not of what is no top-k, nor about k of what has none, nor of JAX what JAX itself decides."""
+    if peer.kind == OTHER or (peer.only_k_one and edge.name.startswith("k ")):
+        return False
+    return not (peer.jax and edge.name == "float64")
 
 
 def outcome(edge: Edge, peer: Peer, function: Function) -> str:
