@@ -112,19 +112,14 @@ class Abreast {
         const T* x = entries + at;
         // Short chains, for the reason given in pass_row.
         for (int64_t i = 0; i < rows.n;) {
-            Vec sum = {};
-            int64_t end = i + 64 < rows.n ? i + 64 : rows.n;
-            while (i < end) {
-                Vec a = {}, b = {};
-                int64_t stop = i + 32 < end ? i + 32 : end;
-                for (; i + 2 <= stop; i += 2, x += 2 * lanes) {
-                    pass.add(L::load(x), a, above, ones);
-                    pass.add(L::load(x + lanes), b, above, ones);
-                }
-                if (i < stop) pass.add(L::load(x), a, above, ones), x += lanes, ++i;
-                sum += a + b;
+            Vec a = {}, b = {};
+            int64_t stop = i + 16 < rows.n ? i + 16 : rows.n;
+            for (; i + 2 <= stop; i += 2, x += 2 * lanes) {
+                pass.add(L::load(x), a, above, ones);
+                pass.add(L::load(x + lanes), b, above, ones);
             }
-            L::add_to(total, sum);
+            if (i < stop) pass.add(L::load(x), a, above, ones), x += lanes, ++i;
+            L::add_to(total, a + b);
         }
         IntOf<T> counts[2][W];
         L::store_int(counts[0], above - ones);

@@ -145,9 +145,9 @@ def test_k_and_tau_of_any_dtype(fe, dtype):
     agrees(fe, x, np.array(4, dtype), np.array(2, dtype))
 
 
-@every_front_end
-def test_k_and_tau_broadcast_over_the_slices(fe):
-    x = scores((4, 6, 5), np.float64)
+@every_wide_dtype
+def test_k_and_tau_broadcast_over_the_slices(fe, dtype):
+    x = scores((4, 6, 5), dtype)
     per_first = np.array([[0.5], [1.0], [2.0], [4.0]])
     per_second = np.linspace(0.2, 3, 6)
     for k, tau in ((per_first, per_second), (2, per_first), (per_second, per_first), (per_second[None], 1.0)):

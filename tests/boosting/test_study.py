@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 
-import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +27,8 @@ from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
 from tests.boosting.problems import data as problem
+
+lgb = pytest.importorskip("lightgbm")
 
 ONE = Runtime(threads=1)
 CONFIG = RunConfig(dataset="made", network="lightgbm", width=7, loss="hypersimplex", lr=0.2, epochs=3, validation=0.25)
