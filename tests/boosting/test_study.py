@@ -1,4 +1,5 @@
 """Boosted trees in the study: trained by LightGBM, in the same store, report and commands as the networks."""
+# ruff: noqa: E402  (the study imports LightGBM, which may be missing)
 
 import csv
 import io
@@ -12,6 +13,8 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import log_loss, roc_auc_score
 from typer.testing import CliRunner
+
+lgb = pytest.importorskip("lightgbm")
 
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.cli import app
@@ -27,8 +30,6 @@ from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
 from tests.boosting.problems import data as problem
-
-lgb = pytest.importorskip("lightgbm")
 
 ONE = Runtime(threads=1)
 CONFIG = RunConfig(dataset="made", network="lightgbm", width=7, loss="hypersimplex", lr=0.2, epochs=3, validation=0.25)
