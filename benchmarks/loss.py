@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hypersimplex.bench import timing
+from hypersimplex.study.models import paper
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
 
 CASES = [(128, 10), (1024, 10), (8192, 10), (8192, 100), (4096, 1000)]
@@ -50,21 +51,10 @@ def time_losses(n: int, classes: int, rounds: int) -> timing.Times:
     return timing.interleave({name: step(loss) for name, loss in losses().items()}, rounds, calls)
 
 
-def network() -> nn.Sequential:
-    """The network of the paper's image study."""
-
-    def block(inputs: int, pool: bool) -> list[nn.Module]:
-        layers: list[nn.Module] = [nn.Conv2d(inputs, 64, 3, padding=1), nn.BatchNorm2d(64)]
-        return [*layers, nn.MaxPool2d(2), nn.ReLU()] if pool else [*layers, nn.ReLU()]
-
-    body = [*block(3, False), *block(64, True), *block(64, False), *block(64, True)]
-    return nn.Sequential(*body, nn.Flatten(), nn.Linear(64 * 8 * 8, 512), nn.ReLU(), nn.Linear(512, 10))
-
-
 def time_training(batch: int, rounds: int) -> timing.Times:
     torch.manual_seed(0)
     images, target = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
-    model = network()
+    model = paper(channels=3, pixels=8 * 8, classes=10)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
 
     def step(loss: Loss) -> Callable[[], None]:

@@ -7,28 +7,17 @@
 #include <memory>
 #include <new>
 
-#include "kernel.hpp"
+#include "variants.hpp"
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
 namespace hs {
 
-namespace baseline { extern const Variant table; }
-#if defined(HS_X86_VARIANTS)
-namespace avx2 { extern const Variant table; }
-namespace avx512 { extern const Variant table; }
-#endif
-
 const Variant& variant() {
     static const Variant& chosen = []() -> const Variant& {
-#if defined(HS_X86_VARIANTS)
-        const Variant* all[] = {&avx512::table, &avx2::table, &baseline::table};
-#else
-        const Variant* all[] = {&baseline::table};
-#endif
         const char* wanted = std::getenv("HYPERSIMPLEX_SIMD");
-        for (const Variant* v : all)
+        for (const Variant* v : variants)
             if (v->supported() && (!wanted || std::strcmp(wanted, v->name) == 0)) return *v;
         return baseline::table;
     }();

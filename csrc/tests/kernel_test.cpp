@@ -1,14 +1,7 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says whether.
 #include "losses.hpp"
 #include "problems.hpp"
-
-namespace hs {
-namespace baseline { extern const Variant table; }
-#if defined(HS_X86_VARIANTS)
-namespace avx2 { extern const Variant table; }
-namespace avx512 { extern const Variant table; }
-#endif
-}  // namespace hs
+#include "variants.hpp"
 
 using namespace hs;
 
@@ -178,10 +171,6 @@ void test_refusals(const Variant& v) {
 }  // namespace
 
 int main() {
-    std::vector<const Variant*> variants = {&baseline::table};
-#if defined(HS_X86_VARIANTS)
-    variants.insert(variants.end(), {&avx2::table, &avx512::table});
-#endif
     for (const Variant* v : variants) {
         if (!v->supported()) {
             std::printf("%s: not supported by this processor\n", v->name);

@@ -34,15 +34,6 @@ def excused(model):
     }
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch = pytest.importorskip("torch")  # small networks only lose time to threads
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.filterwarnings(
     # A check that pandas or the array API would need and that is not installed is skipped with a warning.
     "ignore::sklearn.exceptions.SkipTestWarning",

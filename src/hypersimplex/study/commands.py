@@ -102,13 +102,7 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
         _print_cells(console, runs, None, False)
         failed = [r for r in runs if r.state not in ("done", "diverged")]
         for r in failed[:10]:
-            console.print(
-                f"{r.state}: {r.config.describe()}: {r.error}",
-                style="red",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            _print_failure(console, r)
         if failed:
             console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
         console.print(
@@ -117,6 +111,11 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
             soft_wrap=True,
         )
         return not failed
+
+
+def _print_failure(console: Console, run: Run) -> None:
+    text = f"{run.state}: {run.config.describe()}: {run.error}"
+    console.print(text, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_cells(console: Console, runs: list[Run], baseline: str | None, paper_rule: bool) -> None:
@@ -159,13 +158,7 @@ def status(store: Store) -> None:
     )
     for r in runs:
         if state_of(r, live) in ("failed", "diverged"):
-            console.print(
-                f"{r.state}: {r.config.describe()}: {r.error}",
-                style="red",
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+            _print_failure(console, r)
     for _, at, what in store.events()[-10:]:
         console.print(f"{at}  {what}", style="dim", markup=False, highlight=False)
 
