@@ -9,7 +9,7 @@ import torch
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
-from hypersimplex.study.train import EVALUATION_BATCH, Runtime, Training
+from hypersimplex.study.train import Runtime, Training, evaluation_batch
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
 LARGEST = 512
@@ -29,7 +29,7 @@ def measure(config: RunConfig, runtime: Runtime) -> tuple[Speed, Training]:
     training = Training(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime)
     here = training.prepared
     rows = here.train_rows[: min(config.batch_size, LARGEST)]
-    test = torch.arange(min(len(here.test_y), EVALUATION_BATCH))
+    test = torch.arange(min(len(here.test_y), evaluation_batch(training.device)))
     training.model.train()
     step = _seconds(lambda: training.step(rows))
     load = _seconds(lambda: training.inputs(here.train, rows, config.augment))

@@ -15,7 +15,6 @@ from hypersimplex.study.losses import correct, make_loss
 from hypersimplex.study.models import make_network
 from hypersimplex.study.store import Epoch
 
-EVALUATION_BATCH = 512
 # "linear" is the scaling rule: the learning rate grows with the batch size, from this one.
 REFERENCE_BATCH = 128
 
@@ -33,6 +32,11 @@ class Runtime:
     channels_last: bool = False
     compile: bool = False
     data_folder: str | None = None
+
+
+def evaluation_batch(device: torch.device) -> int:
+    """Return what fits a CPU's cache (twice as fast as 512 for the paper's network), or what fills another device."""
+    return 128 if device.type == "cpu" else 1024
 
 
 def learning_rate(config: RunConfig, step: int, steps: int) -> float:
@@ -133,7 +137,7 @@ class Training:
         self.model.eval()
         self.loss.eval()
         right = torch.zeros(2, dtype=torch.int64, device=self.device)
-        for part in torch.split(rows, EVALUATION_BATCH):
+        for part in torch.split(rows, evaluation_batch(self.device)):
             right += correct(self.loss, self.logits(self.inputs(source, part)), target[part])
         own, argmax = right.tolist()
         return own / len(rows), argmax / len(rows)
