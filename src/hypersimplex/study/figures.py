@@ -70,6 +70,12 @@ def svg(name: str, title: str, description: str, draw: Callable[[Any], None]) ->
     return Markup(head + text[opening.end() :])
 
 
+def _legend(axes: Any) -> None:
+    """Above the plot, where it hides nothing."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.figure.legend(loc="outside upper center", ncols=3, fontsize=8, columnspacing=1.2)
+
+
 def _batch_axis(axes: Any, batches: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     places = [_place(b) for b in batches]
@@ -106,7 +112,7 @@ def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             )
         _batch_axis(axes, batches)
         axes.set_ylabel(measure.axis)
-        axes.legend(fontsize=8)
+        _legend(axes)
 
     unit = " %" if measure.percent else ""
     points = "; ".join(f"{_at(c)}: {measure.text(c.summary.mean)}{unit}" for c in cells)
@@ -133,8 +139,8 @@ def difference_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             _differences(axes, [(_place(c.batch_size) * step, c) for c in mine])
         _batch_axis(axes, batches)
         axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
-        if rows:
-            axes.legend(fontsize=8)
+        _widen(axes, rows)
+        _legend(axes)
 
     return svg(name, f"{dataset}: difference to {baseline}", _differences_in_words(rows, _at), draw)
 
@@ -153,13 +159,27 @@ def overview_figure(name: str, cells: Sequence[Cell]) -> Markup:
             _differences(axes, [(datasets.index(c.dataset) + shift, c) for c in rows if c.loss == loss])
         axes.set_xticks(range(len(datasets)), datasets, rotation=20, ha="right", fontsize=8)
         axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
-        # Differences of very different sizes: linear around zero, logarithmic beyond.
-        axes.set_yscale("symlog", linthresh=0.3 if measure.percent else 0.003)
-        if rows:
-            axes.legend(fontsize=8)
+        _widen(axes, rows)
+        _legend(axes)
 
     words = _differences_in_words(rows, lambda c: f"{c.loss} on {c.dataset}")
     return svg(name, f"{measure.title}: difference to {baseline} on every data set", words, draw)
+
+
+def _widen(axes: Any, rows: Sequence[Cell]) -> None:
+    """Where differences have very different sizes, make the axis linear around zero and logarithmic beyond."""
+    sizes = sorted(abs(c.against.difference) for c in rows if c.against is not None)
+    if not sizes or sizes[-1] < 8 * sizes[len(sizes) // 3]:
+        return
+    measure = MEASURES[rows[0].measure]
+    linear = 1.0 if measure.percent else 0.003
+    low, high = axes.get_ylim()
+    axes.set_yscale("symlog", linthresh=linear, linscale=0.7)
+    axes.set_ylim(low, high)
+    steps = [linear * m for m in (1, 2, 5, 10, 20, 50, 100, 200)]
+    ticks = [t for t in (*(-s for s in reversed(steps)), 0.0, *steps) if low <= t <= high]
+    axes.set_yticks(ticks, [f"{t:+g}" if t else "0" for t in ticks], minor=False)
+    axes.minorticks_off()
 
 
 def _differences(axes: Any, placed: Sequence[tuple[float, Cell]]) -> None:
@@ -213,7 +233,7 @@ def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Ru
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch" if batch else "epoch of ten rounds")
         axes.set_ylabel(measure.axis)
-        axes.legend(fontsize=8, loc="lower right")
+        _legend(axes)
 
     unit = " %" if measure.percent else ""
     last = {loss: measure.text(float(v.mean(0)[-1]) / measure.scale) for loss, v in drawn.items() if v.size}
