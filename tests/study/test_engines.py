@@ -260,7 +260,11 @@ def test_two_commands_on_one_store_share_the_work(tmp_path):
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     command = [sys.executable, "-m", "hypersimplex.cli", "study", "run", "--store", str(tmp_path / "s.sqlite")]
     command += ["--epochs", "100000", "--loss", "mse", "--seed", "0", "--threads", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # What runs in the background of a script ignores Ctrl-C, and so would its children.
+    heed = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", heed, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     config = RunConfig(loss="mse", epochs=100000)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -270,7 +274,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
                 if store.epochs(config.key()):
                     break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert "interrupted; the same command goes on from here" in errors
 
