@@ -169,23 +169,48 @@ def test_errors_are_scikit_learn_s(make):
         assert np.isfinite(make().fit(x, y).decision_function(x)).all()
 
 
-def test_partial_fit():
-    x, y = data(1200, 3)
-    model = mlp()
-    for _ in range(10):
-        for part in np.array_split(np.arange(900), 3):
-            model.partial_fit(x[part], NAMES[y[part]], classes=NAMES[:3])
-    assert model.score(x[900:], NAMES[y[900:]]) > 0.6
-    assert model.n_iter_ == 30
-    before = model.threshold_.copy()
-    only = np.flatnonzero(y != 2)[:100]
-    model.partial_fit(x[only], NAMES[y[only]])
-    assert model.threshold_[2] == before[2]
-    assert (model.threshold_[:2] != before[:2]).all()
-    with pytest.raises(ValueError, match="y must hold classes of the first call"):
-        model.partial_fit(x[:5], ["oak"] * 5)
-    again = pickle.loads(pickle.dumps(model)).partial_fit(x, NAMES[y])
-    np.testing.assert_array_equal(again.decision_function(x), model.partial_fit(x, NAMES[y]).decision_function(x))
+@BOTH
+def test_tau_belongs_to_the_training(make):
+    x, y = data(200)
+    model = make().fit(x, y)
+    expected = model.decision_function(x)
+    np.testing.assert_array_equal(model.set_params(tau=9.0).decision_function(x), expected)
+    assert model.tau_ == 1.0
+
+
+@BOTH
+def test_calibration_belongs_to_the_training(make):
+    x, y = data(200)
+    model = make(calibration="sigmoid", calibration_folds=2).fit(x, y)
+    assert model.predict_proba(x).shape == (200, 2)
+    model.set_params(calibration=None).fit(x, y).set_params(calibration="sigmoid")
+    with pytest.raises(NotFittedError, match="predict_proba needs a call of fit with calibration='sigmoid'"):
+        model.predict_proba(x)
+
+
+@pytest.mark.parametrize(
+    ("alias", "value", "name"),
+    [
+        ("eta", 0.5, "learning_rate"),
+        ("num_leaf", 3, "num_leaves"),
+        ("min_child_samples", 60, "min_child_samples"),
+        ("lambda", 50.0, "reg_lambda"),
+        ("colsample_bytree", 0.4, "colsample_bytree"),
+        ("subsample", 0.5, "subsample"),
+    ],
+)
+def test_parameters_under_any_of_their_names(alias, value, name):
+    x, y = data(300)
+    expected = lgbm(**{name: value}).fit(x, y).decision_function(x)
+    assert (expected != lgbm().fit(x, y).decision_function(x)).any()
+    np.testing.assert_array_equal(lgbm(lgbm_params={alias: value}).fit(x, y).decision_function(x), expected)
+
+
+@pytest.mark.parametrize("name", ["objective", "application", "loss"])
+def test_no_other_objective(name):
+    x, y = data(60)
+    with pytest.raises(ValueError, match=f"lgbm_params must not hold an objective, .* got {name}='binary'"):
+        lgbm(lgbm_params={name: "binary"}).fit(x, y)
 
 
 @pytest.mark.parametrize("size", [1, 7, 100, 5000, "auto"])

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
@@ -23,6 +24,7 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: Array
     threshold_: Array
+    tau_: Any
 
     def decision_function(self, X: Any) -> Array:  # noqa: N803
         """How far a row is past its threshold, in units of tau.
@@ -31,8 +33,13 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         (score - threshold)/tau, of which the largest decides.
         """
         check_is_fitted(self)
+        if not np.isfinite(self.threshold_).any():
+            raise NotFittedError(
+                "a decision needs a threshold, which comes from rows of a class beside rows of others: no call of "
+                "partial_fit has held both"
+            )
         raw = self._raw(self._check(X, reset=False))
-        scores = (raw - self.threshold_) / self.tau
+        scores = (raw - self.threshold_) / self.tau_
         return np.asarray(scores[:, 0] - 0.5 if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> Array:  # noqa: N803
@@ -49,6 +56,12 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         close to them it may differ from the most probable class. With calibration="sigmoid" (Platt) or
         "isotonic" `fit` trains once more for every fold, to have scores of rows the model has not seen.
         """
+        check_is_fitted(self)
+        if not hasattr(self, "calibrator_"):
+            raise NotFittedError(
+                f"predict_proba needs a call of fit with calibration={self.calibration!r}: partial_fit does not "
+                "calibrate, nor does set_params after fit"
+            )
         decision = self.decision_function(X)
         return np.asarray(self.calibrator_.predict_proba(decision.reshape(len(decision), -1)))
 
@@ -82,6 +95,7 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return train_x, held_x, train_y, held_y, *((None, None) if weights is None else (train_w, held_w))
 
     def _calibrate(self, x: Any, y: Array, weights: Array | None) -> None:
+        self.__dict__.pop("calibrator_", None)
         if self.calibration is None:
             return
         if self.calibration not in ("sigmoid", "isotonic"):

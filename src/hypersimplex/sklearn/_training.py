@@ -2,6 +2,7 @@
 
 import copy
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ class Training:
         self.options = options
         self.dtype = torch.float64 if dtype == np.float64 else torch.float32
         self.random = torch.Generator().manual_seed(seed)
-        widths = [features, *options.hidden_layer_sizes, 1 if classes == 2 else classes]
+        columns = 1 if classes == 2 else classes
+        widths = [features, *_widths(options.hidden_layer_sizes), columns]
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
             torch.manual_seed(seed)
@@ -46,6 +48,8 @@ class Training:
         )
         self.losses: list[float] = []
         self.held_losses: list[float] = []
+        self.average = np.zeros(columns)  # of the thresholds
+        self.seen = np.zeros(columns)  # how many thresholds it is made of
 
     def run(self, x: Array, y: Array, weights: Array | None, held: tuple[Array, Array, Array | None] | None) -> None:
         """Epochs until the loss stops improving."""
@@ -98,21 +102,29 @@ class Training:
         parts = [self.network(part.to(self.options.device, self.dtype)).cpu().numpy() for part in rows]
         return np.concatenate(parts)
 
-    def thresholds(self, x: Array, y: Array, weights: Array | None) -> Array:
-        """The thresholds of these rows, all of them projected together."""
+    def settle(self, x: Array, y: Array, weights: Array | None) -> Array:
+        """The thresholds of these rows, all of them projected together; they count as one for every epoch."""
+        self.average = self._thresholds(x, y, weights)
+        self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(self.losses), 0.0)
+        return self.average.copy()
+
+    def follow(self, x: Array, y: Array, weights: Array | None) -> Array:
+        """The running average of thresholds, inf for a class that has none yet.
+
+        A class without weight here, or with all of it, has no threshold here and keeps what it had.
+        """
+        here, moves = self._thresholds(x, y, weights), _has_both_sides(y, weights, len(self.average))
+        self.seen += moves
+        rate = np.maximum(1 / np.maximum(self.seen, 1), 0.1)
+        self.average += np.where(moves, rate * (here - self.average), 0.0)
+        return np.where(self.seen > 0, self.average, np.inf)
+
+    def _thresholds(self, x: Array, y: Array, weights: Array | None) -> Array:
         raw = self.raw(x)
         objective = HyperSimplexObjective(self.options.tau, prior=self.options.prior)
         threshold = objective.calibrate(y, raw[:, 0] if raw.shape[1] == 1 else raw, weights).threshold
         assert threshold is not None
         return threshold
-
-    def follow(self, before: Array, x: Array, y: Array, weights: Array | None) -> Array:
-        """The running average of thresholds. A class without a row here, or with all of them, keeps what it had."""
-        here = self.thresholds(x, y, weights)
-        classes = [1] if len(here) == 1 else range(len(here))
-        known = np.array([0 < np.sum(y == c) < len(y) for c in classes])
-        rate = max(1 / len(self.losses), 0.1)
-        return np.where(known, before + rate * (here - before), before)
 
     def _loss(self, rows: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         logits, options = self.network(rows), self.options
@@ -125,6 +137,22 @@ class Training:
         device = self.options.device
         given = None if weights is None else _tensor(weights).to(device, self.dtype)
         return _tensor(x).to(device, self.dtype), _tensor(y).to(device), given
+
+
+def _has_both_sides(y: Array, weights: Array | None, columns: int) -> Array:
+    """Of every column, whether its class and the others both have weight."""
+    y = y if weights is None else y[weights > 0]
+    classes = [1] if columns == 1 else range(columns)
+    return np.array([0 < np.count_nonzero(y == c) < len(y) for c in classes])
+
+
+def _widths(sizes: Any) -> list[int]:
+    """Of the hidden layers, from a list of them or from a single number."""
+    widths = list(sizes) if np.iterable(sizes) else [sizes]
+    for width in widths:
+        if not isinstance(width, Integral) or width < 1:
+            raise ValueError(f"hidden_layer_sizes must be whole numbers above 0, got {sizes!r}")
+    return [int(width) for width in widths]
 
 
 def _tensor(array: Array) -> Tensor:

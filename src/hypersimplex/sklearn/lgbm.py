@@ -29,7 +29,7 @@ class HyperSimplexLGBMClassifier(ThresholdClassifier):
         hessian: "gauss-newton" or "ones", see `HyperSimplexObjective`.
         n_estimators, learning_rate, num_leaves, max_depth, min_child_samples, subsample, colsample_bytree, reg_lambda:
             as in LGBMClassifier.
-        lgbm_params: any other parameters of LightGBM.
+        lgbm_params: any other parameters of LightGBM; of two names for one parameter the one given here counts.
         early_stopping: hold out validation_fraction of the rows, and stop once their loss has not improved for
             n_iter_no_change rounds.
         calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
@@ -40,6 +40,7 @@ class HyperSimplexLGBMClassifier(ThresholdClassifier):
         classes_, n_features_in_, feature_names_in_: as usual.
         booster_: the trained lightgbm.Booster; it predicts raw scores.
         threshold_: of every class, or of the second if there are two.
+        tau_: the tau it was trained with.
         n_iter_: rounds that are used.
 
     >>> X, y = np.arange(80.0).reshape(-1, 1), np.repeat(["low", "high"], 40)
@@ -118,16 +119,23 @@ class HyperSimplexLGBMClassifier(ThresholdClassifier):
         )
         self.n_iter_ = self.booster_.best_iteration if held is not None else self.booster_.current_iteration()
         self.threshold_ = np.asarray(objective.calibrate(y, self._scores(x), weights).threshold)
+        self.tau_ = self.tau
         return self
 
     def _settings(self, objective: HyperSimplexObjective) -> dict[str, Any]:
+        given = self.lgbm_params or {}
+        for name in _names("objective") & given.keys():
+            raise ValueError(
+                f"lgbm_params must not hold an objective, since this classifier has its own, got {name}={given[name]!r}"
+            )
+        subsample = next((given[name] for name in _names("bagging_fraction") & given.keys()), self.subsample)
         settings = {
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
             "max_depth": self.max_depth,
             "min_data_in_leaf": self.min_child_samples,
             "bagging_fraction": self.subsample,
-            "bagging_freq": int(self.subsample < 1),
+            "bagging_freq": int(subsample < 1),
             "feature_fraction": self.colsample_bytree,
             "lambda_l2": self.reg_lambda,
             "seed": check_random_state(self.random_state).randint(2**31 - 1),
@@ -138,8 +146,11 @@ class HyperSimplexLGBMClassifier(ThresholdClassifier):
             "metric": "None",
             "verbosity": 1 if self.verbose > 0 else -1,
         }
-        classes = {"num_class": len(self.classes_)} if len(self.classes_) > 2 else {}
-        return {**settings, **classes, **(self.lgbm_params or {}), "objective": objective}
+        if len(self.classes_) > 2:
+            settings["num_class"] = len(self.classes_)
+        # Where a parameter comes under two names LightGBM takes its main one, which is ours.
+        settings = {name: value for name, value in settings.items() if not _names(name) & given.keys()}
+        return {**settings, **given, "objective": objective}
 
     def _scores(self, x: Any) -> Array:
         return np.asarray(self.booster_.predict(x, num_iteration=self.n_iter_, raw_score=True, validate_features=False))
@@ -163,6 +174,11 @@ class HyperSimplexLGBMClassifier(ThresholdClassifier):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _names(name: str) -> set[str]:
+    """Of a parameter of LightGBM, which lists them in its documentation but through no public function."""
+    return set(lgb.basic._ConfigAliases.get(name))
 
 
 def _as_matrix(x: Any) -> Any:

@@ -1,10 +1,11 @@
 """A multi-layer perceptron in PyTorch, trained with the HyperSimplex loss."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, unique_labels
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from hypersimplex.sklearn._base import Array, ThresholdClassifier
@@ -17,7 +18,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
     Trained by Adam. Features should have similar scales: put a StandardScaler before it.
 
     Args:
-        hidden_layer_sizes: widths of the hidden layers.
+        hidden_layer_sizes: widths of the hidden layers, or of a single one.
         tau: temperature of the projection.
         prior: expected share of the positive class, or of every class, in a batch. Default: as in its labels.
         activation: "relu", "tanh" or "gelu".
@@ -35,7 +36,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
     Attributes:
         classes_, n_features_in_, feature_names_in_: as usual.
         threshold_: of every class, or of the second if there are two: of all training rows after `fit`, a running
-            average over the calls of `partial_fit`.
+            average over the calls of `partial_fit`, inf for a class without one yet.
+        tau_: the tau of the latest training.
         loss_curve_: the loss of every epoch; validation_loss_curve_ with early_stopping.
         n_iter_: epochs trained.
 
@@ -47,7 +49,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
 
     def __init__(
         self,
-        hidden_layer_sizes: tuple[int, ...] = (100,),
+        hidden_layer_sizes: Sequence[int] | int = (100,),
         *,
         tau: float = 1.0,
         prior: Any = None,
@@ -94,7 +96,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
             held = (held_x, held_y, held_weights)
         self._training = self._start(x)
         self._training.run(x, y, weights, held)
-        self.threshold_ = self._training.thresholds(x, y, weights)
+        self.threshold_, self.tau_ = self._training.settle(x, y, weights), self.tau
         self._note()
         return self
 
@@ -105,23 +107,32 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         classes: Any = None,
         sample_weight: Any = None,
     ) -> "HyperSimplexMLPClassifier":
-        """Train one epoch on more rows. The first call must name all classes, unless y holds them all."""
+        """Train one epoch on more rows. The first call must name all classes, unless y holds them all.
+
+        A class is predicted once a call held rows of it beside rows of others. Probabilities are calibrated by `fit`
+        alone.
+        """
         first = not hasattr(self, "_training")
         x, y = self._check(X, y, reset=first)
         check_classification_targets(y)
         if first:
-            self.classes_ = np.unique(y if classes is None else classes)
-            if len(self.classes_) < 2:
-                raise ValueError(f"classes must hold at least 2 classes, got {self.classes_.tolist()}")
-            self._training = self._start(x)
-            self.threshold_ = np.zeros(1 if len(self.classes_) == 2 else len(self.classes_))
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y must hold classes of the first call, {self.classes_.tolist()}, got {unknown[0]!r}")
-        y = np.searchsorted(self.classes_, y)
+            known = unique_labels(y if classes is None else classes)
+            if len(known) < 2:
+                raise ValueError(f"classes must hold at least 2 classes, got {known.tolist()}")
+        else:
+            _check_partial_fit_first_call(self, classes)
+            known = self.classes_
+        unknown = np.setdiff1d(y, known).tolist()
+        if unknown:
+            raise ValueError(f"y must hold classes of the first call, {known.tolist()}, got {unknown[0]!r}")
+        y = np.searchsorted(known, y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        if first:
+            self.classes_ = known
+            self._training = self._start(x)
+        self.__dict__.pop("calibrator_", None)  # it knew another network
         self._training.epoch(x, y, weights)
-        self.threshold_ = self._training.follow(self.threshold_, x, y, weights)
+        self.threshold_, self.tau_ = self._training.follow(x, y, weights), self.tau
         self._note()
         return self
 

@@ -1,0 +1,125 @@
+"""The perceptron trained call by call."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from hypersimplex.sklearn import HyperSimplexMLPClassifier
+from tests.boosting.problems import data
+
+NAMES = np.array(["ash", "birch", "cedar", "damson"])
+
+
+def mlp(**settings):
+    options = {"hidden_layer_sizes": (16,), "learning_rate": 0.01, "random_state": 0, **settings}
+    return HyperSimplexMLPClassifier(**options)
+
+
+def still(**settings):
+    """A network that does not move, so that thresholds of several calls can be compared."""
+    return mlp(learning_rate=1e-9, **settings)
+
+
+def test_learns_and_goes_on_after_a_pickle():
+    x, y = data(1200, 3)
+    model = mlp()
+    for _ in range(10):
+        for part in np.array_split(np.arange(900), 3):
+            model.partial_fit(x[part], NAMES[y[part]], classes=NAMES[:3])
+    assert model.score(x[900:], NAMES[y[900:]]) > 0.6
+    assert model.n_iter_ == 30
+    again = pickle.loads(pickle.dumps(model)).partial_fit(x, NAMES[y])
+    np.testing.assert_array_equal(again.decision_function(x), model.partial_fit(x, NAMES[y]).decision_function(x))
+
+
+def test_a_class_that_is_missing_keeps_its_threshold():
+    x, y = data(300, 3)
+    model = still().partial_fit(x, y)
+    before = model.threshold_.copy()
+    only = np.flatnonzero(y != 2)[:50]
+    model.partial_fit(x[only], y[only])
+    assert model.threshold_[2] == before[2]
+    assert (model.threshold_[:2] != before[:2]).all()
+
+
+def test_a_class_that_comes_late_starts_from_its_own_threshold():
+    x, y = data(300, 3)
+    model, early = still(), y != 2
+    for _ in range(3):
+        model.partial_fit(x[early], NAMES[y[early]], classes=NAMES[:3])
+    assert model.threshold_[2] == np.inf
+    assert set(model.predict(x)) == {"ash", "birch"}
+    model.partial_fit(x, NAMES[y])
+    np.testing.assert_allclose(model.threshold_[2], still().partial_fit(x, NAMES[y]).threshold_[2], atol=1e-5)
+
+
+def test_a_class_without_weight_is_missing():
+    x, y = data(200)
+    model = still().partial_fit(x, y)
+    before = model.threshold_.copy()
+    model.partial_fit(x[:50], y[:50], sample_weight=(y[:50] == 0) * 1.0)
+    np.testing.assert_array_equal(model.threshold_, before)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_decision_from_classes_that_never_met(classes):
+    x, y = data(200, classes)
+    model = mlp()
+    for one in range(classes):
+        model.partial_fit(x[y == one], y[y == one], classes=np.arange(classes))
+    for decide in (model.predict, model.decision_function):
+        with pytest.raises(NotFittedError, match="no call of partial_fit has held both"):
+            decide(x)
+    assert np.isfinite(model.partial_fit(x, y).decision_function(x)).all()
+
+
+def test_fit_counts_in_the_average():
+    x, y = data(300)
+    model = mlp(max_iter=20).fit(x, y).set_params(tau=0.5)
+    before = model.decision_function(x)
+    assert model.tau_ == 1.0
+    model.partial_fit(x[:50], y[:50])
+    assert model.tau_ == 0.5
+    # One call in ten at most: otherwise fifty rows would move it by more.
+    assert np.abs(model.decision_function(x) * 0.5 - before).max() < 1
+
+
+def test_labels_and_classes_of_the_first_call():
+    x, y = data(60, 3)
+    model = mlp().partial_fit(x, NAMES[y])
+    with pytest.raises(ValueError, match=r"^y must hold classes of the first call, .*'cedar'\], got 'oak'$"):
+        model.partial_fit(x[:5], ["oak"] * 5)
+    with pytest.raises(ValueError, match="is not the same as on last call to partial_fit"):
+        model.partial_fit(x, NAMES[y], classes=NAMES)
+    model.partial_fit(x, NAMES[y], classes=NAMES[[2, 0, 1]])  # the order does not matter
+    with pytest.raises(ValueError, match=r"classes must hold at least 2 classes, got \['ash'\]"):
+        mlp().partial_fit(x, NAMES[y * 0])
+    broken = mlp()
+    with pytest.raises(ValueError, match="got 'cedar'"):
+        broken.partial_fit(x, NAMES[y], classes=NAMES[:2])
+    broken.partial_fit(x, NAMES[y], classes=NAMES[:3])  # a call that failed was no first call
+
+
+def test_probabilities_need_fit():
+    x, y = data(120)
+    model = mlp(calibration="sigmoid", calibration_folds=2, max_iter=3)
+    with pytest.raises(NotFittedError, match="predict_proba needs a call of fit with calibration='sigmoid'"):
+        clone(model).partial_fit(x, y).predict_proba(x)
+    model.fit(x, y).predict_proba(x)
+    with pytest.raises(NotFittedError, match="partial_fit does not calibrate"):
+        model.partial_fit(x, y).predict_proba(x)
+
+
+def test_hidden_layers():
+    x, y = data(60)
+    one, other = (mlp(hidden_layer_sizes=sizes).partial_fit(x, y) for sizes in (16, [np.int64(16)]))
+    np.testing.assert_array_equal(one.decision_function(x), other.decision_function(x))
+    for sizes in (0, (4, -1), (2.5,), "16"):
+        with pytest.raises(ValueError, match="hidden_layer_sizes must be whole numbers above 0, got"):
+            mlp(hidden_layer_sizes=sizes).fit(x, y)
