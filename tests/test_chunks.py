@@ -243,3 +243,28 @@ def test_bad_inputs_models_and_losses():
         backward_in_chunks(nn.LSTM(FEATURES, 3).double(), hypersimplex_loss, x, y, chunk_size=4)
     with pytest.raises(ValueError, match=r"loss must give a scalar, got shape \(22,\)"):
         backward_in_chunks(network(), lambda *a: hypersimplex_loss(*a, reduction="none"), x, y, chunk_size=4)
+
+
+def test_a_loss_that_fails_leaves_the_model_as_it_was():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x, random = torch.randn(6, 4), torch.get_rng_state()
+    with pytest.raises(ValueError, match="target must be between 0 and 2"):
+        backward_in_chunks(model, hypersimplex_loss, x, torch.full((6,), 3), chunk_size=2)
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_thresholds_inside_the_model_move_once():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.criterion = nn.Linear(4, 3), HyperSimplexLoss()
+
+        def forward(self, x):
+            return self.linear(x)
+
+    model, x, y = Model(), torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    backward_in_chunks(model, model.criterion, x, y, chunk_size=2)
+    backward_in_chunks(model, model.criterion, x, y, chunk_size=2)
+    assert model.criterion.seen.tolist() == [2, 2, 2]

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
-from hypersimplex.torch import _ops, distributed
+from hypersimplex.torch import HyperSimplexLoss, _ops, distributed
 from hypersimplex.torch.loss import Settings, compute, hypersimplex_loss
 from tests.ranks import ranks
 
@@ -326,3 +326,26 @@ def exchanges(group, way, reduction, x, y, w):
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         loss.backward()
     return sum("c10d" in event.name or "gloo" in event.name for event in seen.events())
+
+
+def module_states(group, batches, targets):
+    criterion = HyperSimplexLoss(group=group)
+    rank = distributed.members(group, batches[0]).rank
+    criterion(batches[rank], targets[rank])
+    one = criterion.predict(torch.eye(5)).shape
+    criterion.calibrate([batches[rank]])
+    return criterion.threshold, int(criterion.multilabel), one
+
+
+def test_every_rank_ends_with_the_same_state_without_targets_and_with_several_labels():
+    x, y, w = problem("multi-label")
+    logits = Model(w)(x).detach()
+    # Only the second rank's part shows that a sample may have several labels.
+    y = torch.cat([torch.eye(5, dtype=y.dtype)[torch.arange(16) % 5], y[16:]])
+    got = ranks.run(2, module_states, logits.split([16, 7]), y.split([16, 7]))
+    alone = HyperSimplexLoss()
+    alone(logits, y)
+    alone.calibrate([logits])
+    for threshold, multilabel, shape in got:
+        torch.testing.assert_close(threshold, alone.threshold, rtol=0, atol=1e-12)
+        assert (multilabel, tuple(shape)) == (1, (5, 5))

@@ -42,7 +42,7 @@ ONE_RANK = [
     ((LOGITS, TARGET, {"prior": 1.5}), "ValueError: prior must be between 0 and 1, got 1.5"),
     ((LOGITS, TARGET, {"reduction": "max"}), "ValueError: reduction must be 'none', 'mean' or 'sum', got 'max'"),
     ((LOGITS, TARGET, {"k": 1.0, "prior": 0.5}), "ValueError: k and prior must not both be given"),
-    ((None, TARGET, {}), "AttributeError: "),
+    ((None, TARGET, {}), "TypeError: input must be a tensor, got NoneType"),
 ]
 
 

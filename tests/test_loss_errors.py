@@ -79,6 +79,11 @@ BAD = {
     "tau infinite": ((normal(N, C), GOOD), {"tau": float("inf")}, ValueError,
                      "tau must be positive and finite, got inf"),
     "tau NaN": ((normal(N, C), GOOD), {"tau": float("nan")}, ValueError, "tau must be positive and finite, got nan"),
+    "ignore_index where targets are dense": ((normal(N, C), torch.full((N, C), -100)), {}, ValueError,
+        "target must be between 0 and 1 where it is dense, got -100.0; ignore_index is for class indices"),
+    "no ignore_index": ((normal(N, C), GOOD), {"ignore_index": None}, TypeError,
+                        "ignore_index must be a whole number, got None"),
+    "a list for a target": ((normal(N, C), [0, 1, 2, 0, 1, 2]), {}, TypeError, "target must be a tensor, got list"),
     "tau of another shape": ((normal(N, C), GOOD), {"tau": torch.ones(N, C)}, ValueError,
                              "tau must be a number or have shape (3,), got shape (6, 3)"),
     "weight of another size": ((normal(N, C), GOOD), {"weight": torch.ones(4)}, ValueError,
@@ -106,6 +111,10 @@ def test_message(path, case):
         ({"momentum": 1.5}, "momentum must be between 0 and 1 or None, got 1.5"),
         ({"momentum": -0.1}, "momentum must be between 0 and 1 or None, got -0.1"),
         ({"reduction": "max"}, "reduction must be 'none', 'mean' or 'sum', got 'max'"),
+        ({"tau": -1}, "tau must be positive, got -1.0"),
+        ({"tau": float("inf")}, "tau must be positive and finite, got inf"),
+        ({"k": -2}, "k must be at least 0, got -2"),
+        ({"prior": 2.0}, "prior must be between 0 and 1, got 2.0"),
     ],
 )
 def test_the_module_says_so_when_it_is_made(kwargs, message):
@@ -124,6 +133,29 @@ def test_the_module_says_so_before_it_can_decide():
         criterion.calibrate([])
     with pytest.raises(ValueError, match=r"batches must be pairs .logits, target. unless prior or k is given"):
         criterion.calibrate([normal(N, C)])
+
+
+def test_batches_in_which_no_class_had_a_threshold_decide_nothing():
+    criterion = HyperSimplexLoss()
+    criterion(normal(N, C), torch.full((N,), -100))
+    criterion(normal(1, C), GOOD[:1])
+    for call, argument in ((criterion.predict, normal(N, C)), (criterion.fold_into_, torch.nn.Linear(2, C))):
+        with pytest.raises(RuntimeError, match="thresholds are not known yet"):
+            call(argument)
+
+
+def test_a_single_batch_is_not_an_iterable_of_batches():
+    criterion = HyperSimplexLoss(prior=0.3)
+    for batches in (normal(N, C), (normal(N, C), GOOD), (normal(N), torch.ones(N))):
+        with pytest.raises(TypeError, match="batches must be an iterable of batches, got a single one: put it into a"):
+            criterion.calibrate(batches)
+    with pytest.raises(TypeError, match=r"batches must hold logits or pairs .logits, target., got dict"):
+        criterion.calibrate([{"logits": normal(N, C)}])
+
+
+def test_a_learned_tau_that_is_not_positive():
+    with pytest.raises(ValueError, match=r"tau must be positive, got -1\.0"):
+        hypersimplex_loss(normal(N, C), GOOD, tau=torch.tensor(-1.0, requires_grad=True))
 
 
 def test_the_number_of_classes_cannot_change():

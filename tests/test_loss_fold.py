@@ -134,3 +134,13 @@ def test_the_module_keeps_its_thresholds_after_folding():
     before = criterion.threshold.clone()
     criterion.fold_into_(nn.Linear(3, 4, dtype=DOUBLE))
     assert torch.equal(criterion.threshold, before)
+
+
+def test_a_layer_whose_weight_is_computed_is_refused():
+    criterion = HyperSimplexLoss()
+    criterion(torch.randn(20, 3), torch.arange(20) % 3)
+    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))
+    before = layer.bias.clone()
+    with pytest.raises(ValueError, match="linear must hold its weight itself: remove the parametrization first"):
+        criterion.fold_into_(layer)
+    assert torch.equal(layer.bias, before)

@@ -264,3 +264,45 @@ def test_repr():
         repr(HyperSimplexLoss(prior=0.5, tau=1.5))
         == "HyperSimplexLoss(reduction='mean', prior=0.5, tau=1.5, momentum=0.1)"
     )
+
+
+def test_soft_labels_in_half_precision_are_one_class_each():
+    smooth = one_hot(labels_of(256, classes=100), 100) * 0.9 + 0.001
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        criterion = HyperSimplexLoss()
+        criterion(normal(256, 100).float(), smooth.to(dtype))
+        assert criterion.predict(normal(4, 100)).shape == (4,)
+
+
+def test_an_average_of_models_takes_the_loss_along():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.criterion = nn.Linear(3, 4), HyperSimplexLoss()
+
+    x, labels = normal(40, 3).float(), labels_of(40, classes=4)
+    for use_buffers in (False, True):
+        model = Model()
+        model.criterion(model.linear(x), labels)
+        averaged = torch.optim.swa_utils.AveragedModel(model, use_buffers=use_buffers)
+        averaged.update_parameters(model)
+        averaged.update_parameters(model)
+        same(averaged.module.criterion.threshold, model.criterion.threshold)
+        assert torch.equal(averaged.module.criterion.predict(x @ x.T[:, :4]), model.criterion.predict(x @ x.T[:, :4]))
+
+
+def test_states_of_other_moments_load():
+    logits, labels = batches(1)[0]
+    fresh, used = HyperSimplexLoss(), HyperSimplexLoss()
+    used(logits, labels)
+    state = used.state_dict()
+    used.load_state_dict(fresh.state_dict())
+    assert used.threshold is None
+    used.load_state_dict({"threshold": state["threshold"]}, strict=False)
+    assert torch.equal(used.threshold, state["threshold"])
+    used(logits, labels)
+    # A model that was trained with another loss has nothing to say about this one.
+    model = nn.ModuleDict({"linear": nn.Linear(2, 4), "criterion": HyperSimplexLoss()})
+    model.load_state_dict({f"linear.{name}": value for name, value in nn.Linear(2, 4).state_dict().items()})
+    with pytest.raises(RuntimeError, match="Missing key"):
+        used.load_state_dict({})

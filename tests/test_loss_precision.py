@@ -113,3 +113,23 @@ def test_the_process_grows_by_one_array():
     """80 MB of logits: the gradient is one array, a one-hot array or a transposed copy would be a second."""
     out = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, timeout=300)
     assert 0.9 < float(out.stdout) < 1.2
+
+
+@pytest.mark.slow
+def test_classes_of_more_than_2_to_the_24_samples_are_counted():
+    n = 2**24 + 422_784
+    x = torch.zeros(1, 1, n)
+    x[0, 0, : n // 2] = 1
+    labels = torch.zeros(1, n, dtype=torch.long)
+    labels[0, -100:] = -100
+    tau = torch.ones((), requires_grad=True)
+    assert hypersimplex_loss(x, labels) == hypersimplex_loss(x, labels, tau=tau) == 0
+    assert hypersimplex_loss(torch.zeros(n + 3), torch.ones(n + 3), tau=tau) == 0
+
+
+def test_dense_targets_keep_their_digits_beside_half_logits():
+    x, target = normal(64, 10).half(), torch.full((64, 10), 0.3333)
+    for reduction in ("sum", "none"):
+        got = hypersimplex_loss(x, target, reduction=reduction)
+        assert torch.equal(got, hypersimplex_loss(x.float(), target, reduction=reduction).half())
+    assert hypersimplex_loss(x.float(), target) != hypersimplex_loss(x.float(), target.half().float())

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -117,3 +118,12 @@ def test_a_learnable_tau_is_a_parameter():
     assert [name for name, _ in module.named_parameters()] == ["tau"]
     (module(normal(4, 9)) * normal(4, 9, seed=1)).sum().backward()
     assert module.tau.grad.abs() > 1e-3
+
+
+def test_k_and_tau_may_be_lists_and_arrays():
+    x = torch.randn(2, 5)
+    expected = soft_binary_argmax(x, torch.tensor([1.0, 2.0]), torch.tensor([0.5, 1.0]))
+    for kind in (list, np.array):
+        assert torch.equal(soft_binary_argmax(x, kind([1, 2]), kind([0.5, 1.0])), expected)
+    with pytest.raises(TypeError, match="k must be a number or an array of numbers, got str"):
+        soft_binary_argmax(x, "two")

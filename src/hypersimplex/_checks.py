@@ -16,17 +16,22 @@ def check_dim(name: str, dim: SupportsIndex, ndim: int) -> int:
     """Return dim as a non-negative number."""
     dim = operator.index(dim)
     if ndim == 0:
-        raise ValueError("x must have at least one dimension, got a scalar")
+        what = "input" if name == "dim" else "x"
+        raise ValueError(f"{what} must have at least one dimension, got a scalar")
     if not -ndim <= dim < ndim:
         raise ValueError(f"{name} must be between {-ndim} and {ndim - 1}, got {dim}")
     return dim % ndim
+
+
+def not_a_number(name: str, value: object) -> TypeError:
+    return TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}")
 
 
 def check_number(name: str, value: object) -> float:
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}") from None
+        raise not_a_number(name, value) from None
 
 
 def not_broadcastable(name: str, slices: Sequence[int], shape: Sequence[int]) -> ValueError:
@@ -43,7 +48,7 @@ def bad_k(k: float, n: int, dim: str) -> ValueError:
 
 def bad_tau(tau: float) -> ValueError:
     rule = "positive" if math.isfinite(tau) else "positive and finite"
-    return ValueError(f"tau must be {rule}, got {tau}")
+    return ValueError(f"tau must be {rule}, got {float(tau)}")
 
 
 def masked_k(k: float, limit: int) -> ValueError:

@@ -1,5 +1,6 @@
 """What may stand where: shapes of logits and targets, and the numbers per class."""
 
+import math
 from array import array
 from typing import NamedTuple
 
@@ -91,7 +92,8 @@ def fit(input: Tensor, target: Tensor) -> Batch:
 def _fit_dense(input: Tensor, target: Tensor) -> Batch:
     if target.is_complex():
         raise TypeError(f"target must be real, got {target.dtype}")
-    dense = target if target.dtype == input.dtype else target.to(input.dtype)
+    half = input.dtype in (torch.float16, torch.bfloat16)
+    dense = target.to(torch.float32 if half else input.dtype)
     if input.dim() == 1:
         return Batch(input.unsqueeze(1), None, dense.unsqueeze(1), input.shape)
     if input.dim() == 2:
@@ -104,6 +106,15 @@ def result_dtype(logits: Tensor) -> torch.dtype:
     dtype = logits.dtype
     half = dtype is torch.float16 or dtype is torch.bfloat16
     return torch.float32 if half and torch.is_autocast_enabled(logits.device.type) else dtype
+
+
+def check_types(input: object, target: object, settings: Settings) -> None:
+    for name, value in (("input", input), ("target", target)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+    index = settings.ignore_index
+    if isinstance(index, bool) or not isinstance(index, int):
+        raise TypeError(f"ignore_index must be a whole number, got {index!r}")
 
 
 def check_reduction(reduction: str) -> None:
@@ -124,6 +135,16 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
     return value.to(device, torch.float32 if device.type == "mps" else torch.float64).expand(classes)
 
 
+def check_plain_numbers(k: object, prior: object, tau: object) -> None:
+    """What can be told of plain numbers before there is a batch."""
+    if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
+        raise _checks.bad_tau(tau)
+    if isinstance(k, float | int) and not k >= 0:
+        raise ValueError(f"k must be at least 0, got {_checks.plain_number(k)}")
+    if isinstance(prior, float | int) and not 0 <= prior <= 1:
+        raise bad_prior(prior)
+
+
 # The kernel's checks, for where it is not called and the values can be read without waiting for a device.
 
 
@@ -138,22 +159,29 @@ def check_dense(dense: Tensor) -> None:
         return
     low, high = (float(end) for end in torch.aminmax(dense.detach()))
     if not (low >= 0 and high <= 1):
-        raise ValueError(f"target must be between 0 and 1 where it is dense, got {high if low >= 0 else low}")
+        hint = "; ignore_index is for class indices" if low < -1 else ""
+        raise ValueError(f"target must be between 0 and 1 where it is dense, got {high if low >= 0 else low}{hint}")
 
 
 def check_prior(prior: Tensor) -> None:
+    prior = prior.detach()
     wrong = ~((prior >= 0) & (prior <= 1))
     if bool(wrong.any()):
-        raise ValueError(f"prior must be between 0 and 1, got {float(prior[wrong][0])}")
+        raise bad_prior(float(prior[wrong][0]))
 
 
 def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
+    k, tau = k.detach(), tau.detach()
     wrong = ~((tau > 0) & tau.isfinite())
     if bool(wrong.any()):
         raise _checks.bad_tau(float(tau[wrong][0]))
     wrong = ~((k >= 0) & (k <= samples))
     if bool(wrong.any()):
         raise bad_k(float(k[wrong][0]), samples)
+
+
+def bad_prior(prior: float) -> ValueError:
+    return ValueError(f"prior must be between 0 and 1, got {float(prior)}")
 
 
 def bad_k(k: float, samples: int) -> ValueError:

@@ -55,17 +55,24 @@ def backward_in_chunks(
     chunks = _cut(inputs, chunk_size)
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     before = {name: buffer.clone() for name, buffer in inner.named_buffers()}
+    began = _RandomState(inputs)
     outputs, states = [], []
-    with torch.no_grad():
-        for chunk in chunks:
-            states.append(_RandomState(chunk))
-            outputs.append(_logits(inner, chunk))
-    # Weights that autocast turned to half without gradients must not be met again.
-    torch.clear_autocast_cache()
-    value, gradients = _loss_gradient(loss, outputs, targets, scaler)
-    for name, buffer in inner.named_buffers():
-        if name in before:
-            buffer.copy_(before[name])
+    try:
+        with torch.no_grad():
+            try:
+                for chunk in chunks:
+                    states.append(_RandomState(chunk))
+                    outputs.append(_logits(inner, chunk))
+            finally:  # before the loss: its thresholds may be buffers of the model
+                for name, buffer in inner.named_buffers():
+                    if name in before:
+                        buffer.copy_(before[name])
+        # Weights that autocast turned to half without gradients must not be met again.
+        torch.clear_autocast_cache()
+        value, gradients = _loss_gradient(loss, outputs, targets, scaler)
+    except BaseException:  # a wrong label must not cost random numbers
+        began.restore()
+        raise
     after = _RandomState(inputs)
     for index, chunk in enumerate(chunks):
         states[index].restore()

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 
 def over_classes(values: Tensor, logits: Tensor) -> Tensor:
@@ -40,6 +41,8 @@ def fold_(linear: nn.Module, threshold: Tensor, tau: Tensor) -> None:
     if not isinstance(linear, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
         raise TypeError(f"linear must be nn.Linear or nn.Conv, got {name}")
     weight, bias = linear.weight, linear.bias
+    if is_parametrized(linear) or not isinstance(weight, nn.Parameter):  # the weight is computed anew in every call
+        raise ValueError(f"linear must hold its weight itself: remove the parametrization first, got {name} with one")
     if not isinstance(bias, Tensor):
         raise ValueError(f"linear must have a bias to hold the thresholds, got {name} without one")
     if weight.shape[0] != classes or bias.shape != (classes,):

@@ -63,6 +63,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
 def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if not _no_transform():
         raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
+    _targets.check_types(input, target, settings)
     _targets.check_reduction(settings.reduction)
     if settings.k is not None and settings.prior is not None:
         raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")

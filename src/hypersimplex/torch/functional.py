@@ -87,7 +87,12 @@ def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
     # MPS has no float64.
     dtype = torch.float32 if input.device.type == "mps" else torch.float64
     if not isinstance(value, Tensor):
-        return torch.as_tensor(_checks.check_number(name, value), dtype=dtype, device=input.device)
+        try:
+            value = torch.as_tensor(value, dtype=dtype, device=input.device)
+        except (TypeError, ValueError, RuntimeError):
+            raise _checks.not_a_number(name, value) from None
+        if not value.dim():
+            return value
     slices = (*input.shape[:along], *input.shape[along + 1 :])
     try:
         return value.expand(slices).to(input.device, dtype)

@@ -53,6 +53,8 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None
 
         return distributed.compute(input, target, settings, group)
     _targets.check_reduction(settings.reduction)
+    if type(input) is not Tensor or type(target) is not Tensor or type(settings.ignore_index) is not int:
+        _targets.check_types(input, target, settings)
     if settings.k is not None and settings.prior is not None:
         raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
     if can_fuse(input, target, settings):
@@ -67,6 +69,7 @@ def composed(batch: Batch, settings: Settings, thresholds: bool = True) -> Outco
     x, classes = batch.logits, batch.classes
     can_read = x.device.type == "cpu" and _no_transform()
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    counting = torch.float32 if x.device.type == "mps" else torch.float64  # float32 counts to 2^24 only
     columns = x.to(wide).transpose(0, 1).reshape(classes, -1)  # one row for each class: samples and positions
     tau = _targets.per_class("tau", settings.tau, classes, x.device)
     weight = None
@@ -80,14 +83,14 @@ def composed(batch: Batch, settings: Settings, thresholds: bool = True) -> Outco
             _targets.check_labels(safe, classes)
         samples: Tensor | int = kept.sum()
         columns = torch.where(kept, columns, -torch.inf)  # an ignored sample is a masked entry
-        counts = torch.zeros(classes, dtype=wide, device=x.device).index_add(0, safe, kept.to(wide))
+        counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
     else:
         assert batch.dense is not None
         if can_read:
             _targets.check_dense(batch.dense)
         dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
         kept, samples = None, columns.shape[1]
-        counts = dense.sum(1)
+        counts = dense.sum(1, dtype=counting)
     k = _wanted(settings, counts, samples, classes, x.device)
     if can_read:
         _targets.check_numbers(k, tau, int(samples))
@@ -118,4 +121,4 @@ def _wanted(settings: Settings, counts: Tensor, samples: Tensor | int, classes: 
         if device.type == "cpu" and _no_transform():
             _targets.check_prior(prior)
         return prior * samples
-    return counts.to(torch.float32 if device.type == "mps" else torch.float64)
+    return counts

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from hypersimplex.torch import _tracking, decisions
-from hypersimplex.torch._targets import Number, Outcome, Settings, check_reduction, per_class
-from hypersimplex.torch.functional import soft_binary_argmax
-from hypersimplex.torch.functional import threshold as find_threshold
+from hypersimplex.torch._targets import Number, Outcome, Settings, check_plain_numbers, check_reduction, per_class
+from hypersimplex.torch.functional import _no_transform, soft_binary_argmax
 from hypersimplex.torch.loss import compute
 
 
@@ -81,6 +80,7 @@ class HyperSimplexLoss(nn.Module):
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
         check_reduction(reduction)
+        check_plain_numbers(k, prior, tau)
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.momentum = momentum
@@ -90,9 +90,10 @@ class HyperSimplexLoss(nn.Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
+        # A number, not a bool: averages of models subtract buffers.
+        self.register_buffer("multilabel", torch.tensor(0))
         for name in _tracking.NAMES:  # made when the number of classes is known
             self.register_buffer(name, None)
-        self.register_buffer("multilabel", torch.tensor(False))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         settings = Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
@@ -121,8 +122,13 @@ class HyperSimplexLoss(nn.Module):
         Without targets k is what `prior` or `k` say, or the share of positives seen in training. A class that has no
         threshold in any batch keeps the one it had.
         """
+        if isinstance(batches, Tensor) or (isinstance(batches, tuple) and _is_pair(batches)):
+            raise TypeError("batches must be an iterable of batches, got a single one: put it into a list")
         found: dict[str, Tensor] = {}
         for batch in batches:
+            if not isinstance(batch, Tensor) and not _is_pair(batch):
+                kind = type(batch).__name__
+                raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
             outcome = self._measure(batch)
             if not found:
                 own = self._buffers_for(outcome)
@@ -155,7 +161,9 @@ class HyperSimplexLoss(nn.Module):
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
     def _need_threshold(self) -> Tensor:
-        if self.threshold is None:
+        seen = self._buffers["seen"]
+        # No batch yet, or none in which a class had one.
+        if self.threshold is None or seen is None or (_no_transform() and not seen.any()):
             raise RuntimeError("thresholds are not known yet: call the loss in training mode, calibrate, or load them")
         return self.threshold
 
@@ -167,18 +175,13 @@ class HyperSimplexLoss(nn.Module):
             logits, target = batch
             settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau)
             return compute(logits, target, settings, self.group)
-        columns = batch.reshape(1, -1) if batch.dim() == 1 else batch.transpose(0, 1).reshape(batch.shape[1], -1)
-        classes, samples = columns.shape
-        share = self._buffers["share"] if self.prior is None else self.prior
-        if self.k is not None:
-            k = per_class("k", self.k, classes, batch.device)
-        elif share is not None:
-            k = per_class("prior", share, classes, batch.device) * samples
-        else:
+        prior = self._buffers["share"] if self.k is None and self.prior is None else self.prior
+        if self.k is None and prior is None:
             raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
-        tau = per_class("tau", self.tau, classes, batch.device)
-        wide = columns.float() if columns.dtype in (torch.float16, torch.bfloat16) else columns
-        return Outcome(wide.new_zeros(()), find_threshold(wide, k, tau, dim=1), k, samples)
+        # With k given, any target has the same thresholds.
+        shape = batch.shape[:1] + batch.shape[2:]
+        anything = torch.zeros_like(batch) if batch.dim() == 1 else batch.new_zeros(shape, dtype=torch.int64)
+        return compute(batch, anything, Settings(None, -1, "sum", self.k, prior, self.tau), self.group)
 
     def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
@@ -195,8 +198,13 @@ class HyperSimplexLoss(nn.Module):
     def _note_multilabel(self, logits: Tensor, target: Tensor) -> None:
         """Dense targets are one class's share each (they sum to 1), or labels of their own."""
         if logits.dim() > 1 and target.shape == logits.shape:
-            sums = target.to(torch.float32).sum(1)
-            self.multilabel.logical_or_(((sums - 1).abs() > 1e-3).any())
+            rounding = torch.finfo(target.dtype).eps if target.is_floating_point() else 0.0
+            found = ((target.to(torch.float32).sum(1) - 1).abs() > 1e-3 + rounding).any()
+            if self.group is not None:  # all ranks must decide alike
+                from hypersimplex.torch._ranks import members
+
+                found = members(self.group, logits).maximum(found.to(torch.int32))
+            self.multilabel.logical_or_(found)
 
     def _apply(self, fn: Any, recurse: bool = True) -> "HyperSimplexLoss":
         # Buffers keep their digits when a model is turned to half: decisions and counts need them.
@@ -210,8 +218,17 @@ class HyperSimplexLoss(nn.Module):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        for name in _tracking.NAMES:
-            saved = state_dict.get(prefix + name)
-            if saved is not None and self._buffers[name] is None:
-                self._buffers[name] = torch.zeros_like(saved, device=self.multilabel.device)
+        flag = prefix + "multilabel"
+        saved = next((state_dict[prefix + n] for n in _tracking.NAMES[:3] if prefix + n in state_dict), None)
+        if saved is None and flag in state_dict:  # of a module that had seen no batch
+            self._buffers.update(dict.fromkeys(_tracking.NAMES))
+        elif saved is not None and self.threshold is None:
+            self._buffers.update(_tracking.new_buffers(saved.shape[0], saved.dtype, self.multilabel.device))
+        missing: list[str] = args[2]
         super()._load_from_state_dict(state_dict, prefix, *args)
+        if saved is None and flag in missing and self.threshold is None:  # of a model trained with another loss
+            missing.remove(flag)
+
+
+def _is_pair(batch: object) -> bool:
+    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
