@@ -15,15 +15,19 @@ class _Metric:
         self.__name__ = f"hypersimplex_{name}"
 
     def measure(self, y_true: Any, y_pred: Any, sample_weight: Any) -> float:
-        function = self.objective.error_rate if self.name == "error" else self.objective.loss
-        return function(y_true, y_pred, sample_weight)
+        data = y_pred if _data.is_dataset(y_pred) else None
+        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        objective = self.objective._latest()
+        if self.name == "error":
+            return objective._error_rate(y_true, y_pred, sample_weight, data)
+        return objective.loss(y_true, y_pred, sample_weight)
 
 
 class LightGBMMetric(_Metric):
     """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as LightGBM takes a metric.
 
     For `feval` of lightgbm.train and `eval_metric` of LGBMClassifier.fit. The thresholds are those of the training
-    scores one round before.
+    scores one round before; where scikit-learn has cloned the objective, the clone's that was called last.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])
@@ -32,7 +36,6 @@ class LightGBMMetric(_Metric):
     """
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[str, float, bool]:
-        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
         return self.__name__, self.measure(y_true, y_pred, sample_weight), False
 
 
@@ -40,7 +43,7 @@ class XGBoostMetric(_Metric):
     """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as XGBoost takes a metric.
 
     For `custom_metric` of xgboost.train and `eval_metric` of XGBClassifier. The thresholds are those of the training
-    scores one round before.
+    scores one round before; where scikit-learn has cloned the objective, the clone's that was called last.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])
@@ -49,7 +52,5 @@ class XGBoostMetric(_Metric):
     """
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
-        native = _data.is_dataset(y_pred)
-        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
         value = self.measure(y_true, y_pred, sample_weight)
-        return (self.__name__, value) if native else value
+        return (self.__name__, value) if _data.is_dataset(y_pred) else value

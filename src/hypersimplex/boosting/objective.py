@@ -1,5 +1,7 @@
 """The HyperSimplex loss as an objective of boosted trees."""
 
+import copy
+import weakref
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypersimplex import _checks
 from hypersimplex.boosting import _data
 from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, per_class
 from hypersimplex.boosting._search import Reduce, Solution, solve
+from hypersimplex.boosting._trainings import Lineage, Trainings
 from hypersimplex.boosting.collective import everyone
 
 FLOOR = 1e-3  # of the hessian of an active row: enough to keep a leaf without active rows from dividing by zero
@@ -64,14 +67,17 @@ class HyperSimplexObjective:
         self.hessian = hessian
         self.threshold: Doubles | None = None
         self._room = Room()
+        self._trainings = Trainings()
+        self._lineage = Lineage()
 
     # LightGBM and XGBoost look at this signature to see whether they may pass weights.
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
         """Gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
+        data = y_pred if _data.is_dataset(y_pred) else None
         y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
         columns = Columns(y_pred, y_true, sample_weight)
         solution, tau = self._solve(columns, everyone())
-        self.threshold = solution.mu
+        self._set(solution.mu, data)
         on = 1 / tau**2 if self.hessian == "gauss-newton" else np.ones(columns.classes)
         off = on * FLOOR if self.hessian == "gauss-newton" else on
         return columns.write(self._room, solution.mu, tau, solution.mean, on, off)
@@ -79,12 +85,15 @@ class HyperSimplexObjective:
     def calibrate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> "HyperSimplexObjective":
         """Set the thresholds to those of a trained model's raw scores y_pred."""
         self._room = Room()  # the training is over
-        self.threshold = self._solve(Columns(y_pred, y_true, sample_weight), everyone())[0].mu
+        self._set(self._solve(Columns(y_pred, y_true, sample_weight), everyone())[0].mu, None)
         return self
 
     def scores(self, y_pred: ArrayLike) -> Array:
         """(y_pred - threshold)/tau: above one half means positive."""
-        threshold, y_pred = self._need_threshold(), np.asarray(y_pred)
+        return self._scores(y_pred, self._need_threshold())
+
+    def _scores(self, y_pred: ArrayLike, threshold: Doubles) -> Array:
+        y_pred = np.asarray(y_pred)
         classes = 1 if y_pred.ndim == 1 else y_pred.shape[1]
         if classes != len(threshold):
             raise ValueError(f"y_pred must have {len(threshold)} columns, as in training, got shape {y_pred.shape}")
@@ -93,7 +102,10 @@ class HyperSimplexObjective:
 
     def predict(self, y_pred: ArrayLike) -> Array:
         """The class of every row of raw scores: 0 or 1, or the column with the highest score."""
-        scores = self.scores(y_pred)
+        return self._predict(y_pred, self._need_threshold())
+
+    def _predict(self, y_pred: ArrayLike, threshold: Doubles) -> Array:
+        scores = self._scores(y_pred, threshold)
         return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
     def loss(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
@@ -105,7 +117,11 @@ class HyperSimplexObjective:
 
     def error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
         """The share of rows that `predict` gets wrong."""
-        wrong = self.predict(y_pred) != np.asarray(y_true)
+        return self._error_rate(y_true, y_pred, sample_weight, None)
+
+    def _error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any, data: Any) -> float:
+        threshold = None if data is None else self._trainings.thresholds_for(data)
+        wrong = self._predict(y_pred, self._need_threshold() if threshold is None else threshold) != np.asarray(y_true)
         weights = np.ones(len(wrong)) if sample_weight is None else np.asarray(sample_weight, np.float64)
         part, total = everyone()(np.array([weights @ wrong, weights.sum()]), "sum")
         return float(part / total) if total > 0 else float("nan")
@@ -116,10 +132,25 @@ class HyperSimplexObjective:
 
     # scikit-learn's clone starts anew; without this it would copy deeply.
     def __sklearn_clone__(self) -> "HyperSimplexObjective":
-        return HyperSimplexObjective(self.tau, k=self.k, prior=self.prior, hessian=self.hessian)
+        fresh = copy.copy(self)
+        fresh.threshold, fresh._room, fresh._trainings = None, Room(), Trainings()
+        return fresh
 
     def __repr__(self) -> str:
         return f"HyperSimplexObjective({self.tau!r}, k={self.k!r}, prior={self.prior!r}, hessian={self.hessian!r})"
+
+    def _set(self, threshold: Doubles, data: Any) -> None:
+        self.threshold = threshold
+        self._lineage.latest = weakref.ref(self)
+        if data is None:
+            self._trainings = Trainings()
+        else:
+            self._trainings.note(data, threshold)
+
+    def _latest(self) -> "HyperSimplexObjective":
+        """This objective or the clone of it that was called last."""
+        latest = None if self._lineage.latest is None else self._lineage.latest()
+        return self if latest is None else latest
 
     def _solve(self, columns: Columns, reduce: Reduce) -> tuple[Solution, Doubles]:
         tau = per_class("tau", self.tau, columns.classes)
