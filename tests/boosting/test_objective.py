@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypersimplex import boosting, reference
-from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns
+from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _search
 from tests.boosting.problems import expected, one_hot
 
+INF = np.inf
 SHAPES = pytest.mark.parametrize("classes", [1, 2, 3, 7])
 
 
@@ -195,6 +196,69 @@ def test_infinite_scores_are_decided():
     assert objective.threshold == pytest.approx([float(reference.threshold(scores, 3))])
 
 
+def test_infinite_scores_the_sample_sees_alone():
+    n = 1 << 17
+    scores = np.random.default_rng(0).normal(size=n)
+    scores[::2] = np.inf
+    objective = HyperSimplexObjective(0.1, prior=0.6)
+    objective(np.zeros(n), scores)
+    assert np.clip((scores - objective.threshold) / 0.1, 0, 1).sum() == pytest.approx(0.6 * n, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [4, 1 << 17])
+@pytest.mark.parametrize(
+    ("y", "scores", "message"),
+    [
+        ([0, 1, 0, 1], [INF, INF, INF, INF], r"y_pred must be \+inf in rows of weight k = 2 at most, got weight 4"),
+        ([0, 1, 0, 0], [INF, INF, 1.0, 0.0], r"y_pred must be \+inf in rows of weight k = 1 at most, got weight 2"),
+        ([0, 0, 0, 0], [INF, 2.0, 1.0, 0.0], r"y_pred must be \+inf in rows of weight k = 0 at most, got weight 1"),
+        ([0, 1, 0, 1], [-INF, -INF, -INF, 1.0], "k must be at most 1, the weight of the rows .* not -inf, got 2"),
+        ([1, 1, 1, 1], [-INF, 2.0, 1.0, 0.0], "k must be at most 3, the weight of the rows .* not -inf, got 4"),
+    ],
+)
+def test_infinite_scores_that_leave_no_projection(n, y, scores, message):
+    if n > 4:  # the same with a weight of four in all
+        y, scores, weights = np.tile(y, n // 4), np.tile(scores, n // 4), np.full(n, 4 / n)
+    else:
+        weights = None
+    for call in (HyperSimplexObjective(), HyperSimplexObjective().loss):
+        with pytest.raises(ValueError, match=message):
+            call(y, np.array(scores), weights)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_infinities_that_weigh_k_but_for_rounding(seed, monkeypatch):
+    monkeypatch.setattr(_search, "_check_infinite", None)  # there is nothing to suspect
+    rng = np.random.default_rng(seed)
+    y, weights, scores = rng.integers(0, 2, 1001), 10 ** rng.uniform(-9, 9, 1001), rng.normal(size=1001)
+    objective = HyperSimplexObjective()
+    for certain in (np.where(y == 1, np.inf, scores), np.where(y == 0, -np.inf, scores)):
+        assert objective.loss(y, certain, weights) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("y", [[0, 0], [0, 1], [1, 1]])
+def test_nan_is_noticed_whatever_the_labels(y):
+    for call in (HyperSimplexObjective(), HyperSimplexObjective().loss, HyperSimplexObjective().calibrate):
+        with pytest.raises(ValueError, match="y_pred must not be NaN, got NaN in column 0"):
+            call(y, np.array([np.nan, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: HyperSimplexObjective("a"), "tau must be a number or an array of numbers, got str"),
+        (lambda: HyperSimplexObjective(None), "tau must be a number or an array of numbers, got NoneType"),
+        (lambda: HyperSimplexObjective([[1.0], [1.0, 2.0]]), "tau must be a number or an array of numbers, got list"),
+        (lambda: HyperSimplexObjective(k="3"), "k must be a number or an array of numbers, got str"),
+        (lambda: HyperSimplexObjective(prior=[None]), "prior must be a number or an array of numbers, got list"),
+        (lambda: HyperSimplexObjective()([0, 1], [0, 1]), "y_pred must be floating point, got int64"),
+    ],
+)
+def test_types_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -219,7 +283,9 @@ def test_infinite_scores_are_decided():
             lambda: HyperSimplexObjective(k=3)([0, 1], np.zeros(2)),
             "k must be between 0 and 2 .the weight of all rows., got 3",
         ),
-        (lambda: HyperSimplexObjective(prior=2.0)([0, 1], np.zeros(2)), "prior must be between 0 and 1, got 2.0"),
+        (lambda: HyperSimplexObjective(prior=2), "prior must be between 0 and 1, got 2.0"),
+        (lambda: HyperSimplexObjective(prior=[0.5, np.nan]), "prior must be between 0 and 1, got nan"),
+        (lambda: HyperSimplexObjective(k=-1), "k must not be negative, got -1"),
         (lambda: HyperSimplexObjective([1.0, 2.0])([0, 1], np.zeros(2)), r"tau must be a number or have shape \(1,\)"),
         (lambda: LightGBMMetric(HyperSimplexObjective(), "auc"), "name must be 'error' or 'loss', got 'auc'"),
     ],

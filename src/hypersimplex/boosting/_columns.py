@@ -1,7 +1,6 @@
 """Scores, labels and weights as the kernel takes them, and its passes over them."""
 
 import sys
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,7 +52,7 @@ class Columns:
         x = np.asarray(scores)
         if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[1] == 0):
             raise ValueError(f"y_pred must have shape (n,) or (n, classes), got shape {x.shape}")
-        if x.dtype.kind not in "fiu":
+        if x.dtype.kind != "f":
             raise _checks.not_floating("y_pred", x.dtype)
         self.shape = x.shape
         x = x[:, None] if x.ndim == 1 else x
@@ -93,6 +92,11 @@ class Columns:
         answer = np.zeros((self.classes, 5))
         self._run(SUMS, with_labels, mu=mu, tau=tau, skip=skip, sums=answer)
         return answer
+
+    def infinite(self) -> Doubles:
+        """Of every class, the weight of the rows whose score is above -inf, and of those where it is +inf."""
+        weights = np.ones(self.n) if self.weights is None else self.weights.astype(np.float64)
+        return np.stack([weights @ (self.x > -np.inf), weights @ (self.x == np.inf)])
 
     def gap(self, mu: Doubles, tau: Doubles) -> Doubles:
         """Of every class, the largest score below the middle of its ramp and the smallest above."""
@@ -144,10 +148,17 @@ def _one_each(name: str, values: ArrayLike | None, n: int) -> NDArray[np.float32
 
 def per_class(name: str, value: ArrayLike, classes: int) -> Doubles:
     """A number, or one for each class, as float64."""
-    if np.ndim(value) == 0:
-        return np.full(classes, _checks.check_number(name, value))
-    array = np.asarray(value, dtype=np.float64)
-    shape: Sequence[int] = array.shape
-    if tuple(shape) != (classes,):
-        raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(shape)}")
-    return np.ascontiguousarray(array)
+    array = numbers(name, value)
+    if array.shape not in ((), (classes,)):
+        raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {array.shape}")
+    return np.ascontiguousarray(np.broadcast_to(array, (classes,)))
+
+
+def numbers(name: str, value: ArrayLike) -> Doubles:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        array = np.empty(0, object)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}")
+    return array.astype(np.float64)

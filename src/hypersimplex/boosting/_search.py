@@ -6,11 +6,12 @@ machine draws the same conclusions. Per pass five numbers of every class travel,
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from hypersimplex import _checks
 from hypersimplex.boosting._columns import ACTIVE, ACTIVE_SUM, ONES, POSITIVE, SQUARE, Columns, Doubles
 
 Reduce = Callable[[Doubles, str], Doubles]  # the numbers of all machines, combined by "sum" or "max"
@@ -18,6 +19,7 @@ Reduce = Callable[[Doubles, str], Doubles]  # the numbers of all machines, combi
 SAMPLE = 1 << 16  # rows that give the first threshold of longer columns
 EXACT = 1e-10  # the mean error of a projection: a thousandth of what float32 gradients can show
 MOST_PASSES = 200  # bisection alone needs fewer
+PATIENCE = 20  # passes for finding both bounds, by jumps that grow fourfold, before infinite scores are suspected
 
 
 class Solution(NamedTuple):
@@ -42,11 +44,15 @@ class Bracket:
     error: float = math.inf  # the residual for each active row
     settled: bool = False
 
+    def lost(self) -> bool:
+        """Whether one of the bounds is still unknown."""
+        return not self.settled and math.isinf(self.hi - self.lo)
+
     def look(self, active_sum: float, active: float, ones: float, enough: float) -> None:
         """Judge mu by its sums; move it, or settle."""
         r = active_sum + ones - self.k
         self.error = abs(r) / active if active > 0 else math.inf
-        if r == 0 or self.error <= enough:
+        if self.error <= enough or abs(r) <= (0 if active > 0 else 1e-12 * self.k):
             self.settled = True
             return
         if r > 0:
@@ -76,17 +82,22 @@ def solve(columns: Columns, k: Doubles, tau: Doubles, total: float, rows: int, r
     moments = reduce(sample.moments(), "sum")
     share = moments[0] / total if total > 0 else 0.0
     finite, first, second = moments[1:].reshape(3, -1)
-    brackets = []
+    starts = []
     for c in range(columns.classes):
         if not math.isfinite(first[c]):
             raise ValueError("y_pred must not overflow when summed, got scores beyond the range of float64")
         mean = first[c] / max(finite[c], 1e-300)
         deviation = math.sqrt(max(second[c] / max(finite[c], 1e-300) - mean * mean, 0.0))
-        brackets.append(Bracket(k[c] * share, tau[c], mean - tau[c] / 2, tau[c] + deviation / 4))
+        starts.append(Bracket(k[c], tau[c], mean - tau[c] / 2, tau[c] + deviation / 4))
+    brackets = starts
     if step > 1 and share > 0:
-        _run(sample, brackets, tau, 1e-3, reduce)
+        guesses = [replace(b, k=b.k * share) for b in starts]
+        _run(sample, guesses, tau, 1e-3, reduce)
         # A sample is wrong by its standard error, so a jump of a few of those finds the other bound.
-        brackets = [Bracket(k[c], tau[c], b.mu, 0.02 * (b.width + tau[c]), error=0.01) for c, b in enumerate(brackets)]
+        brackets = [
+            start if b.lost() else Bracket(start.k, b.tau, b.mu, 0.02 * (b.width + b.tau), error=0.01)
+            for b, start in zip(guesses, starts, strict=True)
+        ]
     mu = np.array([b.mu for b in brackets])
     for c, b in enumerate(brackets):
         if k[c] in (0.0, total):  # all 0 or all 1
@@ -98,6 +109,8 @@ def solve(columns: Columns, k: Doubles, tau: Doubles, total: float, rows: int, r
     if any(flat):
         mu = np.where(flat, _middle(columns, mu, tau, reduce), mu)
         sums = _pass(columns, mu, tau, np.zeros(len(mu), bool), True, reduce)
+    if (abs(sums[:, ACTIVE_SUM] + sums[:, ONES] - k) > 1e-9 * total).any():
+        _check_infinite(columns, k, reduce)
     mean_error = [
         (sums[c, ACTIVE_SUM] - sums[c, POSITIVE]) / sums[c, ACTIVE] if sums[c, ACTIVE] > 0 else 0.0
         for c in range(columns.classes)
@@ -114,10 +127,14 @@ def _run(columns: Columns, brackets: list[Bracket], tau: Doubles, enough: float,
     """Pass after pass until every class is settled; the sums at the thresholds found."""
     sums = np.zeros((len(brackets), 5))
     fresh = [False] * len(brackets)  # whether a class's sums include its labels and belong to its last mu
-    for _ in range(MOST_PASSES):
+    for number in range(MOST_PASSES):
         skip = np.array([b.settled for b in brackets])
         if skip.all():
             break
+        if number == PATIENCE and any(b.lost() for b in brackets):
+            if enough > EXACT:  # a sample may well be lost
+                break
+            _check_infinite(columns, np.array([b.k for b in brackets]), reduce)
         # The labels are read when a pass may be the last.
         near = enough == EXACT and all(b.settled or b.error < 1e-4 for b in brackets)
         at = np.array([b.mu for b in brackets])
@@ -125,8 +142,6 @@ def _run(columns: Columns, brackets: list[Bracket], tau: Doubles, enough: float,
         for c, b in enumerate(brackets):
             if not skip[c]:
                 sums[c] = found[c]
-                if math.isnan(found[c, ACTIVE_SUM]):
-                    raise ValueError(f"y_pred must not be NaN, got NaN in column {c}")
                 b.look(found[c, ACTIVE_SUM], found[c, ACTIVE], found[c, ONES], enough)
                 fresh[c] = near and b.mu == at[c]
     if enough == EXACT and not all(fresh):
@@ -138,7 +153,24 @@ def _run(columns: Columns, brackets: list[Bracket], tau: Doubles, enough: float,
 
 def _pass(columns: Columns, mu: Doubles, tau: Doubles, skip: np.ndarray, with_labels: bool, reduce: Reduce) -> Doubles:
     sums = columns.sums(mu, tau, skip, with_labels)
-    return reduce(sums.ravel(), "sum").reshape(sums.shape)
+    sums = reduce(sums.ravel(), "sum").reshape(sums.shape)
+    for c in np.flatnonzero(np.isnan(sums[:, ACTIVE_SUM])):
+        raise ValueError(f"y_pred must not be NaN, got NaN in column {c}")
+    return sums
+
+
+def _check_infinite(columns: Columns, k: Doubles, reduce: Reduce) -> None:
+    """Whether infinite scores leave a projection that sums to k. Reads every score: only where a search got lost."""
+    infinite = columns.infinite()
+    usable, ones = reduce(infinite.ravel(), "sum").reshape(infinite.shape)
+    for c, number in enumerate(k):
+        slack, said = 1e-9 * max(usable[c], number), _checks.plain_number(float(number))
+        if ones[c] > number + slack:
+            most = f"y_pred must be +inf in rows of weight k = {said} at most"
+            raise ValueError(f"{most}, got weight {_checks.plain_number(float(ones[c]))} in column {c}")
+        if usable[c] < number - slack:
+            most = f"k must be at most {_checks.plain_number(float(usable[c]))}"
+            raise ValueError(f"{most}, the weight of the rows of column {c} whose y_pred is not -inf, got {said}")
 
 
 def _middle(columns: Columns, mu: Doubles, tau: Doubles, reduce: Reduce) -> Doubles:

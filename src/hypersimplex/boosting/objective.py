@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.boosting import _data
-from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, per_class
+from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, numbers, per_class
 from hypersimplex.boosting._search import Reduce, Solution, solve
 from hypersimplex.boosting._trainings import Lineage, Trainings
 from hypersimplex.boosting.collective import everyone
@@ -59,8 +59,12 @@ class HyperSimplexObjective:
             raise ValueError(f"k and prior must not both be given, got k={k!r} and prior={prior!r}")
         if hessian not in ("gauss-newton", "ones"):
             raise ValueError(f"hessian must be 'gauss-newton' or 'ones', got {hessian!r}")
-        for bad in (t for t in np.ravel(tau) if not (t > 0 and np.isfinite(t))):
+        for bad in (t for t in numbers("tau", tau).ravel() if not (t > 0 and np.isfinite(t))):
             raise _checks.bad_tau(float(bad))
+        for bad in () if k is None else (c for c in numbers("k", k).ravel() if not c >= 0):
+            raise ValueError(f"k must not be negative, got {_checks.plain_number(float(bad))}")
+        for bad in () if prior is None else (p for p in numbers("prior", prior).ravel() if not 0 <= p <= 1):
+            raise ValueError(f"prior must be between 0 and 1, got {bad}")
         self.tau = tau
         self.k = k
         self.prior = prior
@@ -162,10 +166,7 @@ class HyperSimplexObjective:
                 rule = f"k must be between 0 and {_checks.plain_number(total)} (the weight of all rows)"
                 raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
         elif self.prior is not None:
-            prior = per_class("prior", self.prior, columns.classes)
-            for bad in prior[~((prior >= 0) & (prior <= 1))]:
-                raise ValueError(f"prior must be between 0 and 1, got {bad}")
-            k = prior * total
+            k = per_class("prior", self.prior, columns.classes) * total
         return solve(columns, k, tau, total, rows, reduce), tau
 
     def _need_threshold(self) -> Doubles:
