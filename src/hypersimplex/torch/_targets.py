@@ -189,4 +189,5 @@ def bad_k(k: float, samples: int) -> ValueError:
 
 
 def bad_label(label: int, classes: int) -> ValueError:
-    return ValueError(f"target must be between 0 and {classes - 1} or ignore_index, got {label}")
+    hint = "; a binary problem has logits and targets of one shape, (N,) or (N, 1)" if classes == 1 else ""
+    return ValueError(f"target must be between 0 and {classes - 1} or ignore_index, got {label}{hint}")

@@ -78,6 +78,8 @@ def _is_eager(input: Tensor, k: Number, tau: Number) -> bool:
 
 
 def _check_input(input: Tensor, dim: int) -> int:
+    if not isinstance(input, Tensor):
+        raise TypeError(f"input must be a tensor, got {type(input).__name__}")
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
     return _checks.check_dim("dim", dim, input.dim())
