@@ -84,8 +84,8 @@ BAD = {
     "no ignore_index": ((normal(N, C), GOOD), {"ignore_index": None}, TypeError,
                         "ignore_index must be a whole number, got None"),
     "a list for a target": ((normal(N, C), [0, 1, 2, 0, 1, 2]), {}, TypeError, "target must be a tensor, got list"),
-    "a binary head": ((normal(N, 1), GOOD % 2), {}, ValueError, "target must be between 0 and 0 or ignore_index, got 1; "
-                      "a binary problem has logits and targets of one shape, (N,) or (N, 1)"),
+    "a binary head": ((normal(N, 1), GOOD % 2), {}, ValueError, "target must be between 0 and 0 or ignore_index, "
+                      "got 1; a binary problem has logits and targets of one shape, (N,) or (N, 1)"),
     "tau of another shape": ((normal(N, C), GOOD), {"tau": torch.ones(N, C)}, ValueError,
                              "tau must be a number or have shape (3,), got shape (6, 3)"),
     "weight of another size": ((normal(N, C), GOOD), {"weight": torch.ones(4)}, ValueError,
