@@ -113,6 +113,20 @@ def test_metrics_count_every_worker_s_rows(client):
     assert result["history"]["train"]["hypersimplex_loss"][-1] == pytest.approx(objective.loss(y, scores), rel=1e-3)
 
 
+def test_error_rates_use_the_thresholds_of_the_workers(client):
+    x, y = coarse(2)
+    objective, training = HyperSimplexObjective().calibrate(y, y - 100.0), matrix(client, x, y)
+    settings = {**SETTINGS, "disable_default_eval_metric": 1}
+    metric = XGBoostMetric(objective)
+    result = dxgb.train(client, settings, training, 5, obj=objective, custom_metric=metric, evals=[(training, "train")])
+    alone, history = HyperSimplexObjective(), {}
+    one = xgb.DMatrix(x, y)
+    options = {"obj": alone, "custom_metric": XGBoostMetric(alone), "verbose_eval": False, "evals_result": history}
+    xgb.train(settings, one, 5, evals=[(one, "train")], **options)
+    found, expected = (h["train"]["hypersimplex_error"] for h in (result["history"], history))
+    assert found == pytest.approx(expected, abs=1e-3)
+
+
 def test_a_worker_that_dies_is_an_error(client):
     x, y = coarse(2)
     with pytest.raises(Exception, match=r"[Aa]llreduce|collective|killed|lost|closed"):
