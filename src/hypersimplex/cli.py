@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,14 +84,17 @@ def _fail(error: object) -> typer.Exit:
     return typer.Exit(1)
 
 
-def _existing(path: Path) -> Any:
+@contextmanager
+def _existing(path: Path) -> Iterator[Any]:
+    """A store that is only read; whatever is wrong with it or its content is one line."""
     from hypersimplex.study.store import Store, StoreError
 
     if not path.exists():
         raise _fail(f"store {path} does not exist; `hypersimplex study run` makes one, --store names another")
     try:
-        return Store(path)
-    except StoreError as error:
+        with Store(path, read_only=True) as opened:
+            yield opened
+    except (StoreError, ValueError, OSError) as error:
         raise _fail(error) from None
 
 
@@ -213,22 +218,19 @@ def report(
     from hypersimplex.study.report import figure_files, render
 
     with _existing(store) as opened:
-        try:
-            if figures is not None:
-                figures.mkdir(parents=True, exist_ok=True)
-                for name, picture in figure_files(opened, baseline).items():
-                    (figures / name).write_text(picture, encoding="utf-8")
-            text = render(opened, format.value, baseline)
-            if output is None and format.value == "html":
-                output = Path("report.html")
-            if output is None:
-                typer.echo(text, nl=False)
-            else:
-                output.parent.mkdir(parents=True, exist_ok=True)
-                output.write_text(text, encoding="utf-8")
-                typer.echo(f"wrote {output}", err=True)
-        except (ValueError, OSError) as error:
-            raise _fail(error) from None
+        if figures is not None:
+            figures.mkdir(parents=True, exist_ok=True)
+            for name, picture in figure_files(opened, baseline).items():
+                (figures / name).write_text(picture, encoding="utf-8")
+        text = render(opened, format.value, baseline)
+        if output is None and format.value == "html":
+            output = Path("report.html")
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(text, encoding="utf-8")
+            typer.echo(f"wrote {output}", err=True)
 
 
 @study_app.command()
@@ -243,10 +245,7 @@ def compare(
     from hypersimplex.study import commands
 
     with _existing(store) as opened:
-        try:
-            commands.compare(opened, baseline, paper_rule)
-        except ValueError as error:
-            raise _fail(error) from None
+        commands.compare(opened, baseline, paper_rule)
 
 
 @study_app.command()

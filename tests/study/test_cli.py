@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
+import sqlite3
 
 import pytest
 from typer.testing import CliRunner
 
 from hypersimplex.cli import app
-from hypersimplex.study.store import Store
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.store import Store, StoreError
 
 runner = CliRunner()
 QUICK = ["--epochs", "2", "--width", "8", "--batch-size", "512", "--threads", "1", "--seed", "0", "--seed", "1"]
@@ -123,20 +125,75 @@ def test_a_toml_file_then_options(tmp_path):
         (["--loss", "hyper"], "loss must be one of cross-entropy, hinge"),
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--dataset", "mnist", *QUICK], "dataset must be one of digits, fashion-mnist, cifar-10"),
-        (["--device", "nonsense", *QUICK], "nonsense"),
+        (["--dataset", "nowhere.csv", *QUICK], "error: nowhere.csv does not exist"),
+        (["--device", "nonsense", *QUICK], "device must be one that torch can use here, got 'nonsense'"),
+        (["--network", "foo", *QUICK], "error: network must be one of mlp, cnn, paper, got 'foo'"),
+        (["--subset", "100000", *QUICK], "error: subset must be at most 1438"),
+        (["--subset", "12", *QUICK], "error: validation must leave at least one sample, got 0.1 of"),
+        (["--validation", "0.0001", *QUICK], "error: validation must leave at least one sample, got 0.0001 of 1438"),
+        (
+            [*QUICK, "--batch-size", "2000"],
+            "batch_size must be at most 1295 (the training samples of digits), got 2000",
+        ),
+        ([*QUICK, "--batch-size", "1295", "--batch-size", "1296"], "batch_size must be at most 1295"),
     ],
-    ids=["loss", "epochs", "dataset", "device"],
+    ids=["loss", "epochs", "dataset", "file", "device", "network", "subset", "split", "share", "batch", "twice"],
 )
 def test_a_bad_option_is_an_error_in_words(tmp_path, arguments, message):
     output = call("study", "run", *arguments, "--store", tmp_path / "s.sqlite", code=1)
     assert message in " ".join(output.split())
     assert "Traceback" not in output
+    if (tmp_path / "s.sqlite").exists():
+        with Store(tmp_path / "s.sqlite") as store:
+            assert (store.runs(), store.commands()) == ([], [])
 
 
 def test_a_missing_or_empty_store_is_named(tmp_path):
     assert "does not exist" in call("study", "status", "--store", tmp_path / "no.sqlite", code=1)
     Store(tmp_path / "empty.sqlite").close()
     assert "has no finished run" in call("study", "report", "--store", tmp_path / "empty.sqlite", code=1)
+
+
+READERS = ["status", "compare", "report", "export"]
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_database_of_another_program_is_left_alone(tmp_path, command, version):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE songs (name TEXT)")
+        db.execute(f"PRAGMA user_version={version}")
+    db.close()
+    before = path.read_bytes()
+    assert "other.sqlite is a database of another program" in call("study", command, "--store", path, code=1)
+    with pytest.raises(StoreError, match="database of another program"):
+        Store(path)
+    assert path.read_bytes() == before
+    assert [f.name for f in tmp_path.iterdir()] == ["other.sqlite"]
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_a_store_damaged_behind_its_first_pages_is_one_line(tmp_path, command):
+    path = tmp_path / "half.sqlite"
+    with Store(path) as store:
+        store.add_runs([RunConfig(seed=s) for s in range(300)])
+    raw = path.read_bytes()
+    page = 4096
+    path.write_bytes(raw[: 16 * page] + b"\x7f" * (len(raw) - 16 * page))
+    output = call("study", command, "--store", path, code=1)
+    assert output.startswith("error: store ")
+    assert "malformed" in output
+
+
+def test_readers_write_nothing_and_read_stores_of_the_first_version(filled):
+    with Store(filled) as store:
+        store._db.execute("DROP TABLE measures")
+        store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = filled.read_bytes()
+    for command in ("status", "compare", "export"):
+        call("study", command, "--store", filled)
+    assert filled.read_bytes() == before
 
 
 def test_data_commands(tmp_path):
@@ -149,5 +206,9 @@ def test_own_data_gives_the_same_report(tmp_path):
     lines = [f"{i % 5 - i % 2 * 4},{i % 7},{'ab'[i % 2]}" for i in range(80)]
     (tmp_path / "t.csv").write_text("x,z,y\n" + "\n".join(lines))
     store = tmp_path / "s.sqlite"
-    call("study", "run", *QUICK, "--dataset", tmp_path / "t.csv", "--label", "y", "--store", store)
+    own = ["--dataset", tmp_path / "t.csv", "--label", "y", "--store", store]
+    message = "batch_size must be at most 58 (the training samples of"
+    assert message in call("study", "run", *QUICK, *own, code=1)
+    quick = ["32" if a == "512" else a for a in QUICK]
+    call("study", "run", *quick, *own)
     assert "On " in call("study", "report", "--format", "markdown", "--store", store)

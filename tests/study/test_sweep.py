@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hypersimplex.study import published
+from hypersimplex.study.data import load_cached
 from hypersimplex.study.engines import InProcess
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.results import best_epoch, dataset_names, results
@@ -127,3 +128,31 @@ def test_protocols_are_kept_apart():
         c.key(): "digits" for c in (config, replace(config, seed=5))
     }
     assert dataset_names([config, longer])[longer.key()] == "digits (epochs 9)"
+
+
+def test_a_run_without_a_result_does_not_rename_the_others():
+    (config, *_) = SMALL.grid([0])
+    failed = replace(finished(replace(config, network="foo"), []), state="failed")
+    assert [r.dataset for r in results([finished(config, [0.5]), failed])] == ["digits"]
+
+
+def test_one_file_with_two_labels_is_one_store(store, tmp_path):
+    rows = [f"{i % 7},{'ab'[i % 2]},{'cd'[i // 2 % 2]}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("x,y,z\n" + "\n".join(rows))
+    own = replace(SMALL, dataset=(str(tmp_path / "t.csv"),), batch_size=(32,), epochs=1)
+    study_in(store, replace(own, label="y"))
+    study_in(store, replace(own, label="z"))
+    assert {(r.config.label, r.state) for r in store.runs()} == {("y", "done"), ("z", "done")}
+
+
+def test_other_content_under_one_name_is_refused_before_any_run(store, tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("x,y\n" + "\n".join(f"{i % 7},{'ab'[i % 2]}" for i in range(80)))
+    own = replace(SMALL, dataset=(str(file),), label="y", batch_size=(32,), epochs=1)
+    study_in(store, own)
+    file.write_text("x,y\n" + "\n".join(f"{i % 5},{'ab'[i % 2]}" for i in range(80)))
+    load_cached.cache_clear()
+    study_in(store, own)  # nothing is missing
+    with pytest.raises(ValueError, match="has other content"):
+        study_in(store, replace(own, seed=(5,)))
+    assert {r.state for r in store.runs()} == {"done"}

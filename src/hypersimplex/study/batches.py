@@ -85,6 +85,8 @@ def split(data: Data, subset: int | None, validation: float) -> tuple[Array, Arr
     train, held = stratified(data.train_y[rows], validation, SPLIT_SEED + 1)
     if len(train) == 0:
         raise ValueError(f"validation must leave training samples, got {validation} of {len(rows)}")
+    if len(held) == 0 and validation > 0:
+        raise ValueError(f"validation must leave at least one sample, got {validation} of {len(rows)}")
     return rows[train], rows[held]
 
 
@@ -113,13 +115,20 @@ def _has_gaps(data: Data) -> bool:
     return bool(np.isnan(data.train_x).any() or np.isnan(data.test_x).any())
 
 
+def check_rows(data: Data) -> None:
+    """Refuse what only boosted trees can be trained on."""
+    if data.is_image:
+        return
+    what = "are sparse" if sparse.issparse(data.train_x) else "have gaps" if _has_gaps(data) else None
+    if what:
+        raise ValueError(f"network must be lightgbm or lightgbm-paper for {data.name}, whose rows {what}")
+
+
 def _sources(
     data: Data, train: Array, augment: bool, device: torch.device
 ) -> tuple[Images, Images] | tuple[Features, Features]:
     if not data.is_image:
-        what = "are sparse" if sparse.issparse(data.train_x) else "have gaps" if _has_gaps(data) else None
-        if what:
-            raise ValueError(f"network must be lightgbm or lightgbm-paper for {data.name}, whose rows {what}")
+        check_rows(data)
         rows = torch.from_numpy(data.train_x[train]).double()
         mean, std = rows.mean(0).float(), rows.std(0, unbiased=False).float()
         std[std == 0] = 1.0

@@ -69,16 +69,25 @@ class Prepared:
     test: Any
 
 
-@lru_cache(maxsize=2)
-def prepare(data: Data, subset: int | None, validation: float, threads: int) -> Prepared:
-    """Bin a data set once a process: the runs of a study share it."""
+def check_classes(data: Data) -> None:
     if len(data.classes) != 2 or data.train_x.ndim != 2:
         raise ValueError(
             f"network lightgbm needs rows of numbers in two classes, got {len(data.classes)} in {data.name}"
         )
+
+
+def usable(data: Data, subset: int | None, validation: float) -> tuple[Array, Array]:
+    """Return the rows to train on and to validate on."""
     # A preset has one size for all its sets: a smaller set is used whole.
     subset = None if subset is None or subset >= len(data.train_y) else subset
-    rows, held = split(data, subset, 0.0 if data.validation else validation)
+    return split(data, subset, 0.0 if data.validation else validation)
+
+
+@lru_cache(maxsize=2)
+def prepare(data: Data, subset: int | None, validation: float, threads: int) -> Prepared:
+    """Bin a data set once a process: the runs of a study share it."""
+    check_classes(data)
+    rows, held = usable(data, subset, validation)
 
     def dataset(x: Any, y: Array, which: Array | None, reference: Any = None) -> Any:
         if which is not None and len(which) < len(y):

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hypersimplex.study import catalog, checkpoint, estimate, tabular
+from hypersimplex.study import catalog, checkpoint, estimate, setup, tabular
 from hypersimplex.study.config import RunConfig, one_of
 from hypersimplex.study.console import Live, batch_text, cell_table, narrow_table, state_of, status_tables
 from hypersimplex.study.data import NAMES
@@ -47,9 +47,10 @@ def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
     # Which setting is chosen is not known yet; it does not change the time.
     one = override(study, {"lr": study.lr[:1], "tau": study.tau[:1]}) if study.tunes else study
     todo.append(("compared", trainings(one.grid(study.seed))))
+    setup.check([c for _, configs in todo for c in configs], runtime)
     done = set()
     if path.exists():
-        with Store(path) as store:
+        with Store(path, read_only=True) as store:
             done = {r.training for r in store.runs() if r.state in ("done", "diverged")}
     columns = ("", "batch", "losses", "settings", "seeds", "number", "epochs", "each", "all")
     tables: dict[str, Table] = {}
@@ -87,14 +88,13 @@ def run(study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool
     """Run a study and print its table; return whether every run reached an end."""
     console = Console()
     with Store(path) as store:
-        store.add_command(command)
         if not resume:
             for r in store.runs():
                 if r.state not in ("done", "diverged") and not is_claimed(store.work_folder, r.training):
                     checkpoint.remove(store.work_folder, r.training)
         known = len(store.events())
         with Live(console) as live:
-            run_study(study, store, engine, runtime, live.phase, live.epoch)
+            run_study(study, store, engine, runtime, live.phase, live.epoch, command)
         for _, _, what in store.events()[known:]:
             console.print(f"note: {what}", style="yellow", markup=False, highlight=False, soft_wrap=True)
         wanted = {c.key() for c in [*study.first(), *study.second(store)]}

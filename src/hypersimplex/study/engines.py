@@ -26,12 +26,15 @@ OnEpoch = Callable[[RunConfig, Epoch], None]
 
 
 class Engine(Protocol):
+    # Whether it computes on this machine, so that what a study needs can be looked at before it begins.
+    local: bool
+
     def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None: ...
 
 
 def check_data(store: Store, config: RunConfig, data: Data) -> None:
     """Refuse to mix runs on different content under one name."""
-    others = store.fingerprints(config.dataset) - {data.fingerprint}
+    others = store.fingerprints(config.dataset, config.label) - {data.fingerprint}
     if others:
         raise ValueError(
             f"dataset {config.dataset} has other content ({data.fingerprint}) than the runs in {store.path} "
@@ -122,6 +125,8 @@ def work_through(store: Store, trainings: Sequence[RunConfig], runtime: Runtime,
 
 
 class InProcess:
+    local = True
+
     def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
         work_through(store, trainings, runtime, on_epoch)
 
@@ -153,12 +158,16 @@ def _worker(path: str, trainings: list[RunConfig], runtime: Runtime) -> None:
 class Processes:
     """Several local processes. Each takes the next free training; one that dies is replaced."""
 
+    local = True
+
     def __init__(self, count: int, retries: int = 3) -> None:
         if count < 1:
             raise ValueError(f"processes must be at least 1, got {count}")
         self.count, self.retries = count, retries
 
     def run(self, store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:
+        # The workers load their own.
+        load_cached.cache_clear()
         # Spawned, not forked: torch's threads do not survive a fork.
         context = multiprocessing.get_context("spawn")
 

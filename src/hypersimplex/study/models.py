@@ -1,9 +1,12 @@
 """The networks of a study: the paper's, with a width, and two small ones."""
 
+import numpy as np
+import torch
 from torch import nn
 
 from hypersimplex.study.config import one_of
 from hypersimplex.study.data import Data
+from hypersimplex.study.formats import DataError
 
 NETWORKS = ("mlp", "cnn", "paper")
 
@@ -13,7 +16,7 @@ def make_network(name: str, width: int, data: Data) -> nn.Module:
     if data.model is not None:
         model = data.model()
         if not isinstance(model, nn.Module):
-            raise TypeError(f"{data.name}: model() must return a torch.nn.Module, got {type(model).__name__}")
+            raise DataError(f"{data.name}: model() must return a torch.nn.Module, got {type(model).__name__}")
         return model
     one_of("network", name, NETWORKS)
     shape, classes = data.train_x.shape[1:], len(data.classes)
@@ -30,6 +33,18 @@ def make_network(name: str, width: int, data: Data) -> nn.Module:
     if name == "cnn":
         return cnn(channels, classes, width)
     return paper(channels, (height // 4) * (columns // 4), classes, width)
+
+
+@torch.no_grad()
+def outputs(network: nn.Module, data: Data, device: str) -> int:
+    """Return how many numbers the network gives for a sample, tried on two."""
+    x = torch.from_numpy(np.ascontiguousarray(data.train_x[:2])).float().to(device)
+    try:
+        made = network.to(device).eval()(x.permute(0, 3, 1, 2) if data.is_image else x)
+    except Exception as error:
+        shape, text = tuple(data.train_x.shape[1:]), str(error).partition("\n")[0]
+        raise DataError(f"{data.name}: the network cannot take samples of shape {shape} ({text})") from error
+    return int(made[0].numel()) if isinstance(made, torch.Tensor) and made.ndim else 0
 
 
 def mlp(inputs: int, classes: int, width: int) -> nn.Module:

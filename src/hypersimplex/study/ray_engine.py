@@ -63,6 +63,8 @@ def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[
 
 
 class RayEngine:
+    local = False
+
     def __init__(self, address: str | None, retries: int = 3) -> None:
         try:
             import ray
@@ -134,7 +136,7 @@ class RayEngine:
     def _write(self, store: Store, config: RunConfig, message: Begun | Told | Ended, on_epoch: OnEpoch) -> None:
         key, folder = config.key(), store.work_folder
         if isinstance(message, Begun):
-            others = store.fingerprints(config.dataset) - {message.provenance["data"]}
+            others = store.fingerprints(config.dataset, config.label) - {message.provenance["data"]}
             if others:
                 raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
             if message.note:

@@ -147,7 +147,7 @@ def slug(*parts: object) -> str:
 def html(content: dict[str, Any]) -> str:
     rows: list[Cell] = content["cells"]
     by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    names = dataset_names([r.config for r in content["runs"]])
+    names = dataset_names([r.config for r in content["runs"] if r.state in ("done", "diverged")])
     datasets = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
         here = [c for c in rows if c.dataset == dataset]

@@ -77,5 +77,7 @@ def others(run: Run, epoch: int) -> dict[str, float]:
 
 def results(runs: Sequence[Run]) -> list[Result]:
     """Reduce all finished runs."""
-    names = dataset_names([r.config for r in runs])
-    return [result(r, names[r.key]) for r in runs if r.state in ("done", "diverged")]
+    # A run without a result, of a mistyped option perhaps, must not rename the others.
+    finished = [r for r in runs if r.state in ("done", "diverged")]
+    names = dataset_names([r.config for r in finished])
+    return [result(r, names[r.key]) for r in finished]

@@ -6,6 +6,7 @@ operating system releases when a process dies.
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -104,26 +105,59 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
+def _read_only(path: Path) -> str:
+    """An address by which SQLite only reads; in a folder that cannot be written it must not look for its side files."""
+    alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
+
+
 class Store:
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, read_only: bool = False) -> None:
         self.path = Path(path)
         with self._explained():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             # Autocommit: a transaction is always written out by `_transaction`. A minute of patience for other writers.
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            self._db.row_factory = sqlite3.Row
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            found = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, VERSION):
-                raise StoreError(f"{self.path} was written by another version (schema {found}, this is {VERSION})")
-            tables = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-            # `measures` came later; older programs go on to use a file that has it.
-            if not found or "measures" not in tables:
-                with self._transaction():
-                    for statement in SCHEMA.split(";")[:-1]:
-                        self._db.execute(statement)
-                    self._db.execute(f"PRAGMA user_version={VERSION}")
+            if read_only:
+                self._db = sqlite3.connect(_read_only(self.path), timeout=60, isolation_level=None, uri=True)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            try:
+                self._db.row_factory = sqlite3.Row
+                tables = self._tables()
+                if read_only:
+                    self._read_as_it_is(tables)
+                else:
+                    self._prepare(tables)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _tables(self) -> set[str]:
+        """Return the tables of a store, or none of a new file; anything else is not ours to touch."""
+        # Before the version: another process may be making both, in one transaction.
+        tables = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if tables and not tables >= {"trainings", "runs", "epochs"}:
+            raise StoreError(f"{self.path} is a database of another program; name another file with --store")
+        if found not in (0, VERSION):
+            raise StoreError(f"{self.path} was written by another version (schema {found}, this is {VERSION})")
+        return tables
+
+    def _prepare(self, tables: set[str]) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        # `measures` came later; older programs go on to use a file that has it.
+        if "measures" not in tables:
+            with self._transaction():
+                for statement in SCHEMA.split(";")[:-1]:
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version={VERSION}")
+
+    def _read_as_it_is(self, tables: set[str]) -> None:
+        if not tables:
+            raise StoreError(f"store {self.path} is empty; `hypersimplex study run` fills it")
+        if "measures" not in tables:
+            self._db.execute("CREATE TEMP TABLE measures (training TEXT, epoch INTEGER, name TEXT, value REAL)")
 
     @property
     def work_folder(self) -> Path:
@@ -247,12 +281,12 @@ class Store:
             row = self._db.execute("SELECT state FROM trainings WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def fingerprints(self, dataset: str) -> set[str]:
-        """Return the data fingerprints of the trainings begun on a data set."""
+    def fingerprints(self, dataset: str, label: str | None) -> set[str]:
+        """Return the data fingerprints of the trainings begun on a data set, read with one label column."""
         query = "SELECT DISTINCT json_extract(provenance, '$.data') FROM trainings"
-        query += " WHERE json_extract(config, '$.dataset')=?"
+        query += " WHERE json_extract(config, '$.dataset')=? AND json_extract(config, '$.label') IS ?"
         with self._explained():
-            return {r[0] for r in self._db.execute(query, (dataset,)) if r[0]}
+            return {r[0] for r in self._db.execute(query, (dataset, label)) if r[0]}
 
     def epoch_counts(self) -> dict[str, int]:
         with self._explained():

@@ -10,6 +10,7 @@ from typing import Any
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
 from hypersimplex.study.results import result
+from hypersimplex.study.setup import check
 from hypersimplex.study.stats import choose_settings
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
@@ -110,8 +111,12 @@ def run_study(
     runtime: Runtime,
     on_phase: Callable[[str, int], None],
     on_epoch: OnEpoch,
+    command: str | None = None,
 ) -> None:
-    """Run what is missing: first the tuning runs, then the compared ones."""
+    """Run what is missing: first the tuning runs, then the compared ones.
+
+    What no run could begin with is an error before any is entered.
+    """
     phases: list[tuple[str, Callable[[], list[RunConfig]], bool]] = [
         ("tuning" if study.tunes else "runs", study.first, study.tunes)
     ]
@@ -119,6 +124,11 @@ def run_study(
         phases.append(("runs", lambda: study.second(store), False))
     for name, make, tuning in phases:
         configs = make()
+        if engine.local:
+            check(pending(store, trainings(configs)), runtime, store)
+        if command is not None:
+            store.add_command(command)
+            command = None
         store.add_runs(configs, tuning=tuning)
         missing = pending(store, trainings(configs))
         on_phase(name, sum(c.epochs for c in missing))

@@ -1,0 +1,64 @@
+"""What must be right before the first training: an error here is one line, and no failed run for each training."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from hypersimplex.study.batches import check_rows, split
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import Data, load_cached
+from hypersimplex.study.engines import check_data
+from hypersimplex.study.models import make_network, outputs
+from hypersimplex.study.store import Store
+from hypersimplex.study.train import Runtime
+
+
+def check(configs: Iterable[RunConfig], runtime: Runtime, store: Store | None = None) -> None:
+    """Load every data set, look at its sizes and make every network once."""
+    kinds: dict[tuple[object, ...], list[RunConfig]] = {}
+    for c in configs:
+        kinds.setdefault((c.dataset, c.label, c.subset, c.validation, c.network, c.width), []).append(c)
+    if kinds:
+        check_device(runtime.device)
+    for group in kinds.values():
+        first = group[0]
+        data = load_cached(first.dataset, runtime.data_folder, first.label)
+        if store is not None:
+            check_data(store, first, data)
+        if first.is_trees:
+            from hypersimplex.study.boosted import check_classes, usable
+
+            check_classes(data)
+            usable(data, first.subset, first.validation)
+        else:
+            check_network(first, data, runtime.device)
+            train, held = split(data, first.subset, first.validation)
+            check_batches([c.batch_size for c in group], len(train), len(held), first.dataset)
+
+
+def check_device(name: str) -> None:
+    try:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"device must be one that torch can use here, got {name!r} ({reason})") from error
+
+
+def check_network(config: RunConfig, data: Data, device: str) -> None:
+    check_rows(data)
+    network = make_network(config.network, config.width, data)
+    if data.model is None:
+        return
+    found, wanted = outputs(network, data, device), len(data.classes)
+    if found != wanted:
+        raise ValueError(f"{data.name}: the network must give {wanted} outputs, got {found}")
+
+
+def check_batches(sizes: Sequence[int], train: int, held: int, dataset: str) -> None:
+    """Batches above the training set are all the same training; only one size may stand for all samples."""
+    whole = {s for s in sizes if s >= train}
+    if max(sizes) > train and (len(whole) > 1 or max(sizes) > train + held):
+        raise ValueError(
+            f"batch_size must be at most {train} (the training samples of {dataset}), got {max(sizes)}; "
+            "name others with --batch-size"
+        )
