@@ -87,7 +87,10 @@ def test_a_half_done_study_moves_and_goes_on(filled, tmp_path):
 def test_status_compare_and_report(filled, tmp_path):
     assert "6 runs, 6 trainings" in call("study", "status", "--store", filled)
     assert "best epoch on the test set: the paper's rule" in call("study", "compare", "--paper-rule", "--store", filled)
-    assert "vs hypersimplex" in call("study", "compare", "--baseline", "hypersimplex", "--store", filled)
+    against = call("study", "compare", "--baseline", "hypersimplex", "--store", filled)
+    assert "On digits, hypersimplex-half-argmax" in against
+    assert "hypersimplex at batch size 512 (2 seeds" in against
+    assert "Holm's over 2 comparisons" in against
     assert "baseline must be one of" in call("study", "compare", "--baseline", "mse", "--store", filled, code=1)
     call("study", "report", "--store", filled, "-o", tmp_path / "r.html")
     assert "<svg" in (tmp_path / "r.html").read_text()

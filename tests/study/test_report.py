@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.report import render, verdict
+from hypersimplex.study.console import cell_table
+from hypersimplex.study.report import render
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store
+from hypersimplex.study.verdict import budget, verdict
 from tests.browser import look_at, needs_browser
 from tests.study.conftest import epoch
 
@@ -63,6 +66,38 @@ def test_the_verdict_says_what_the_corrected_tests_allow():
         "it cannot be told from cross-entropy at batch size 512 (5 seeds, Holm-corrected p < 0.05)."
     )
     assert "two seeds of both are needed" in verdict(cells(rows[:2]))
+
+
+def rows_of(loss, settings, measure="accuracy", others=(), batch=128):
+    return [
+        Result(f"{loss}{i}{seed}", "d", loss, batch, seed, setting, 0.5 - i, 0, 0.8, 0.8, False, measure, dict(others))
+        for i, setting in enumerate(settings)
+        for seed in range(2)
+    ]
+
+
+def test_an_uneven_budget_is_said():
+    fair = [*rows_of("cross-entropy", ["lr 1", "lr 2"]), *rows_of("hypersimplex", ["lr 1", "lr 2"])]
+    assert budget(fair).startswith("Every loss got the same budget")
+    unfair = [*rows_of("cross-entropy", ["lr 1"]), *rows_of("hypersimplex", ["lr 1", "lr 1, tau 0.5", "lr 1, tau 3"])]
+    expected = "The losses did not get the same budget: settings tried on the validation split: "
+    assert budget(unfair) == expected + "cross-entropy 1, hypersimplex 3."
+
+
+@pytest.mark.parametrize("setting", ["lr 0.001", "lr 0.001, tau 0.5"])
+@pytest.mark.parametrize("other", ["log_loss", None])
+def test_eighty_columns_hold_every_number(other, setting):
+    losses = ("binary", "hypersimplex-paper") if other else ("cross-entropy", "hypersimplex-half-argmax")
+    kind, batch = ("auc", 0) if other else ("accuracy", 65536)
+    rows = []
+    for i, name in enumerate(losses):
+        rows += rows_of(name, [setting], kind, {"log_loss": 0.5 + i / 100}, batch)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(cell_table(cells(rows, other=other), "test set"))
+    text = console.export_text()
+    assert "…" not in text
+    assert losses[0] in text.partition("──")[0]
+    assert ("+0.0100" if other else "+0.00") in text
 
 
 def test_every_format_has_the_same_numbers(filled):

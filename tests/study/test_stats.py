@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,3 +159,27 @@ def test_published_table_agrees_with_itself():
     assert first["fashion-mnist", 128].p == pytest.approx(0.262, abs=2e-3)
     assert first["fashion-mnist", 256].p == pytest.approx(0.012, abs=5e-4)
     assert all(r.holm_p >= r.p for r in rows)
+
+
+def test_holm_runs_over_one_protocol_and_says_over_how_many():
+    def protocol(name, values):
+        rows = [result("cross-entropy", s, v, dataset=f"digits ({name})") for s, v in enumerate(B)]
+        rows += [result("mse", s, v, dataset=f"digits ({name})") for s, v in enumerate(values)]
+        return [replace(r, protocol=name) for r in rows]
+
+    alone = cells(protocol("epochs 3", A))[1]
+    both = cells(protocol("epochs 3", A) + protocol("epochs 9", B[::-1]))
+    assert [c for c in both if c.dataset == "digits (epochs 3)"][1] == alone
+    assert (alone.holm_p, alone.comparisons) == (alone.against.p, 1)
+    # two data sets of one protocol are one family
+    other = [replace(r, dataset="other") for r in protocol("epochs 3", B[::-1])]
+    shared = cells(protocol("epochs 3", A) + other)[1]
+    assert (shared.holm_p, shared.comparisons) == (pytest.approx(2 * alone.against.p), 2)
+
+
+def test_without_cross_entropy_the_first_loss_is_the_baseline():
+    rows = [result(loss, s, 0.5 + s / 10) for loss in ("mse", "hinge") for s in range(2)]
+    assert [(c.loss, c.baseline, c.against is None) for c in cells(rows)] == [
+        ("hinge", "mse", False),
+        ("mse", "mse", True),
+    ]

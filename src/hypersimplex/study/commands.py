@@ -21,6 +21,7 @@ from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Run, Store
 from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
 from hypersimplex.study.train import Runtime
+from hypersimplex.study.verdict import budget, settings_tried, verdict
 
 
 def make_study(preset: str | None, file: Path | None, given: Mapping[str, Any]) -> Study:
@@ -135,6 +136,10 @@ def _print_cells(console: Console, runs: list[Run], baseline: str | None, paper_
         rows += cells(finished, baseline, other=name)
     for part in dict.fromkeys((c.dataset, c.measure) for c in rows):
         console.print(cell_table([c for c in rows if (c.dataset, c.measure) == part], rule))
+    if rows and not paper_rule:
+        console.print(verdict([c for c in rows if c.measure not in OTHERS]), markup=False, highlight=False)
+        if len(set(settings_tried(finished).values())) > 1:
+            console.print(budget(finished), markup=False, highlight=False)
 
 
 def compare(store: Store, baseline: str | None, paper_rule: bool) -> None:
@@ -170,7 +175,7 @@ def data_list(folder: str | None) -> None:
         table.add_column(column)
     table.add_row("digits", "1,797 scanned digits, 8 x 8, inside scikit-learn", "no file needed")
     for source in catalog.SOURCES.values():
-        missing = [f for f, verdict in catalog.present(source.name, root) if not verdict]
+        missing = [f for f, there in catalog.present(source.name, root) if not there]
         table.add_row(source.name, source.about, "there" if not missing else f"missing: {missing[0]}, …")
     for name, one in tabular.SOURCES.items():
         table.add_row(
@@ -197,9 +202,9 @@ def data_fetch(names: list[str], folder: str | None, mirror: str | None) -> None
 def data_check(names: list[str], folder: str | None) -> bool:
     good = True
     for name in map(known_source, names or catalog.SOURCES):
-        for file, verdict in catalog.check(name, catalog.data_folder(folder)):
-            good = good and verdict == "ok"
+        for file, found in catalog.check(name, catalog.data_folder(folder)):
+            good = good and found == "ok"
             Console().print(
-                f"{name}  {file}: {verdict}", style=None if verdict == "ok" else "red", markup=False, highlight=False
+                f"{name}  {file}: {found}", style=None if found == "ok" else "red", markup=False, highlight=False
             )
     return good

@@ -1,6 +1,7 @@
 """What a person sees in the terminal."""
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -87,7 +88,8 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
     """The comparison on one data set by one measure, narrow enough for 80 columns."""
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
-    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; p by paired t-test, Holm's over the grid"
+    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; p by paired t-test, Holm's over "
+    caption += f"{cells[0].comparisons} comparison{'s' * (cells[0].comparisons != 1)}"
     table = Table(
         title=cells[0].dataset,
         caption=caption,
@@ -97,8 +99,11 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         pad_edge=False,
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
-    for name in ("batch", "loss", "setting", shown, f"vs {baseline}", "p", "p Holm"):
-        table.add_column(name, justify="left" if name in ("loss", "setting") else "right", no_wrap=name[:2] != "vs")
+    # Names may be broken, numbers may not.
+    for name in ("batch", "loss", "setting", textwrap.fill(shown, 15), f"vs\n{baseline}", "p", "p Holm"):
+        text = name in ("loss", "setting")
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text, overflow="fold")
+    table.columns[1].min_width = min(13, max(len(c.loss) for c in cells))
     previous = cells[0].batch_size
     for c in cells:
         if previous != c.batch_size:

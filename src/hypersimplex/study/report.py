@@ -20,38 +20,7 @@ from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.results import dataset_names, result, results
 from hypersimplex.study.stats import Cell, cells
 from hypersimplex.study.store import Run, Store
-
-LEVEL = 0.05
-
-
-def verdict(rows: Sequence[Cell]) -> str:
-    """Say in a sentence for each data set what the corrected tests allow to say."""
-    sentences = []
-    for dataset in dict.fromkeys(c.dataset for c in rows):
-        here = [c for c in rows if c.dataset == dataset]
-        for loss in dict.fromkeys(c.loss for c in here):
-            tested = [c for c in here if c.loss == loss and c.against is not None and not math.isnan(c.holm_p)]
-            if not loss.startswith("hypersimplex") or not tested:
-                continue
-            baseline = tested[0].baseline
-            sizes: dict[str, list[str]] = {"is better than": [], "is worse than": [], "cannot be told from": []}
-            for c in tested:
-                assert c.against is not None
-                clear = c.holm_p < LEVEL
-                word = (
-                    ("is better than" if c.against.difference > 0 else "is worse than")
-                    if clear
-                    else "cannot be told from"
-                )
-                sizes[word].append(str(c.batch_size))
-            at = " at batch size {}" if tested[0].batch_size else f" by {MEASURES[tested[0].measure].title}"
-            parts = [f"{word} {baseline}{at.format(', '.join(s))}" for word, s in sizes.items() if s]
-            seeds = min(c.against.n for c in tested if c.against)
-            sentences.append(f"On {dataset}, {loss} {'; it '.join(parts)} ({seeds} seeds, Holm-corrected p < {LEVEL}).")
-    if sentences:
-        return " ".join(sentences)
-    baselines = " or ".join(sorted({c.baseline for c in rows}))
-    return f"No HyperSimplex run can be compared with {baselines} yet: two seeds of both are needed."
+from hypersimplex.study.verdict import budget, verdict
 
 
 def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -110,6 +79,7 @@ def gather(store: Store, baseline: str | None) -> dict[str, Any]:
     versions = {k: sorted({str(p[k]) for p in made if p.get(k) is not None}) for k in MADE}
     return {
         "verdict": verdict(rows),
+        "budget": budget(finished),
         "baseline": ", ".join(sorted({c.baseline for c in rows})),
         "rule": f"test {' and '.join(measures)} "
         + ("at the epoch the validation split chose" if validated else "of the last epoch"),
@@ -231,7 +201,8 @@ def figure_files(store: Store, baseline: str | None = None) -> dict[str, str]:
 
 
 def markdown(content: dict[str, Any]) -> str:
-    lines = [content["verdict"], "", f"Shown: {content['rule']}, mean ± half of the 95 % interval.", ""]
+    shown = f"Shown: {content['rule']}, mean ± half of the 95 % interval. {content['budget']}"
+    lines = [content["verdict"], "", shown, ""]
     for measure, rows in tables(content["rows"]):
         lines += markdown_table(measure, rows)
     if any(r["paper_rule_mean"] is not None for r in content["rows"]):
@@ -285,7 +256,7 @@ def as_json(content: dict[str, Any]) -> str:
             return None if math.isnan(value) else str(value)
         return value
 
-    names = ("verdict", "baseline", "rule", "losses", "diverged", "unfinished", "made", "trainings", "time")
+    names = ("verdict", "budget", "baseline", "rule", "losses", "diverged", "unfinished", "made", "trainings", "time")
     document: dict[str, Any] = {name: content[name] for name in names}
     document["commands"] = [command for _, command in content["commands"]]
     document["rows"] = [{k: finite(v) for k, v in row.items()} for row in content["rows"]]

@@ -1,5 +1,6 @@
 """From the runs of a store to the table that is compared."""
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -42,9 +43,11 @@ def best_epoch(run: Run) -> int:
 def result(run: Run, dataset: str) -> Result:
     """Reduce a finished run. A diverged one has no accuracy: it is shown as diverged and never chosen."""
     c = run.config
+    # Data sets that share all the rest are one study.
+    shared = json.dumps({k: v for k, v in protocol(c).items() if k not in ("dataset", "label")})
     if run.state == "diverged":
-        none = (None, -1, math.nan, math.nan)
-        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), *none, run.tuning, run.measure)
+        none = (None, -1, math.nan, math.nan, run.tuning, run.measure)
+        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), *none, protocol=shared)
     scores = run.scores()
     best = best_epoch(run)
     validation, test = scores[best]
@@ -63,6 +66,7 @@ def result(run: Run, dataset: str) -> Result:
         run.tuning,
         run.measure,
         others(run, best),
+        shared,
     )
 
 

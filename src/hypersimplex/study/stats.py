@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -145,6 +145,7 @@ class Result:
     tuning: bool = False  # only there to choose the setting
     measure: str = "accuracy"  # what the scores are
     others: Mapping[str, float] = field(default_factory=dict)  # other measures of the test set, at the same epoch
+    protocol: str = ""  # epochs, network and the like; what comparisons are corrected together by
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,7 @@ class Cell:
     keys: tuple[str, ...]
     measure: str = "accuracy"
     baseline: str = "cross-entropy"
+    comparisons: int = 0  # that Holm's correction ran over
 
 
 def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str]:
@@ -186,8 +188,9 @@ def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str
 def cells(
     results: Sequence[Result], baseline: str | None = None, paper_rule: bool = False, other: str | None = None
 ) -> list[Cell]:
-    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over the whole grid.
+    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over one protocol's grid.
 
+    Without a baseline it is cross-entropy, of boosted trees binary, or the first loss where there is no such run.
     `other` names another measure than the one that runs are chosen by; results without it are left out.
     """
 
@@ -201,10 +204,17 @@ def cells(
             continue
         if not r.tuning and r.setting == chosen[r.dataset, r.loss, r.batch_size]:
             groups[r.dataset, r.batch_size, r.loss].append(r)
+    losses: dict[str, list[str]] = defaultdict(list)
+    for r in results:
+        if not r.tuning:
+            losses[r.dataset].append(r.loss)
     rows: list[Cell] = []
+    families: dict[str, list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
         group.sort(key=lambda r: r.seed)
         base = baseline or BASELINES[group[0].measure]
+        if baseline is None and base not in losses[dataset]:
+            base = losses[dataset][0]
         score = {r.seed: value(r) for r in group}
         reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])}
         shared = [s for s in score if s in reference and not math.isnan(score[s]) and not math.isnan(reference[s])]
@@ -216,6 +226,11 @@ def cells(
         keys = tuple(r.key for r in group)
         values = tuple(score.values())
         shown = (dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
+        families[group[0].protocol].append(len(rows))
         rows.append(Cell(*shown, other or group[0].measure, base))
-    adjusted = holm([c.against.p if c.against else math.nan for c in rows])
-    return [Cell(**{**vars(c), "holm_p": p}) for c, p in zip(rows, adjusted, strict=True)]
+    for family in families.values():
+        p_values = [c.against.p if c.against else math.nan for c in (rows[i] for i in family)]
+        count = sum(not math.isnan(p) for p in p_values)
+        for i, p in zip(family, holm(p_values), strict=True):
+            rows[i] = replace(rows[i], holm_p=p, comparisons=count)
+    return rows
