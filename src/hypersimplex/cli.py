@@ -264,7 +264,8 @@ def export(
 @study_app.command("import")
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="What `export` wrote, JSON or CSV; - reads standard input.", allow_dash=True)
+        Path,
+        typer.Argument(help="What `export` wrote, JSON or CSV, or .gz; - is standard input.", allow_dash=True),
     ],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
@@ -273,8 +274,7 @@ def import_(
     from hypersimplex.study.store import Store
 
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-        table = exchange.read(text)
+        table = exchange.read_file(file)
         with Store(store) as opened:
             taken, kept = exchange.import_rows(opened, table)
     except (ValueError, RuntimeError, OSError) as error:
@@ -307,7 +307,8 @@ def data_fetch(
 
 @data_app.command("check")
 def data_check(
-    name: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None, data_folder: FolderOption = None
+    name: Annotated[list[str] | None, typer.Argument(help="fashion-mnist, cifar-10; default: both.")] = None,
+    data_folder: FolderOption = None,
 ) -> None:
     """Compare the files with the publishers' hashes."""
     from hypersimplex.study import commands

@@ -127,6 +127,11 @@ def test_a_toml_file_then_options(tmp_path):
     [
         (["--loss", "hyper"], "loss must be one of cross-entropy, hinge"),
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["--prior", "2", "--loss", "mse"], "error: prior must be between 0 and 1, got 2.0"),
+        (["--tau", "0", "--loss", "mse"], "error: tau must be positive, got 0.0"),
+        (["--tau", "2", "--network", "lightgbm", "--loss", "binary"], "tau must be left out with network lightgbm"),
+        (["--engine", "process", "--processes", "2"], "processes must be left out with engine process"),
+        (["--engine", "processes", "--address", "auto"], "address must be left out with engine processes"),
         (["--dataset", "mnist", *QUICK], "dataset must be one of digits, fashion-mnist, cifar-10"),
         (["--dataset", "nowhere.csv", *QUICK], "error: nowhere.csv does not exist"),
         (["--device", "nonsense", *QUICK], "device must be one that torch can use here, got 'nonsense'"),
@@ -140,7 +145,7 @@ def test_a_toml_file_then_options(tmp_path):
         ),
         ([*QUICK, "--batch-size", "1295", "--batch-size", "1296"], "batch_size must be at most 1295"),
     ],
-    ids=["loss", "epochs", "dataset", "file", "device", "network", "subset", "split", "share", "batch", "twice"],
+    ids=lambda value: "" if isinstance(value, str) else " ".join(value[:4]),
 )
 def test_a_bad_option_is_an_error_in_words(tmp_path, arguments, message):
     output = call("study", "run", *arguments, "--store", tmp_path / "s.sqlite", code=1)
@@ -203,6 +208,20 @@ def test_data_commands(tmp_path):
     assert "missing: train-images-idx3-ubyte" in call("data", "list", "--data-folder", tmp_path)
     assert "fashion-mnist  train-images-idx3-ubyte: missing" in call("data", "check", "--data-folder", tmp_path, code=1)
     assert "name must be one of fashion-mnist, cifar-10" in call("data", "fetch", "mnist", code=1)
+    assert "adult has no known hash to check" in call("data", "check", "adult", code=1)
+
+
+def test_import_makes_no_store_of_what_is_no_export(tmp_path):
+    (tmp_path / "g.txt").write_text("garbage")
+    assert "g.txt: row 1 must have" in call("study", "import", tmp_path / "g.txt", "--store", tmp_path / "s", code=1)
+    assert not (tmp_path / "s").exists()
+
+
+def test_bench_says_what_is_wrong(tmp_path):
+    output = call("bench", "--part", "report", "--output", tmp_path / "nothere", code=1)
+    assert "error: output must hold results of earlier parts, got" in output
+    assert "'hypersimplex, k = 1', " in call("bench", "--part", "report", "--peer", "nobody", code=1)
+    assert "--seconds" in call("bench", "--seconds", "-1", code=2)
 
 
 def test_own_data_gives_the_same_report(tmp_path):

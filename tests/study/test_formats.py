@@ -201,3 +201,15 @@ def test_fetch_names_an_address_that_does_not_answer(server, tmp_path):
     _, url = server
     with pytest.raises(DataError, match=r"cannot be downloaded .*404.*; name another --mirror"):
         catalog.fetch("fashion-mnist", tmp_path, url)
+
+
+def test_fetch_names_the_fault_before_it_downloads(tmp_path):
+    with pytest.raises(DataError, match="mirror must begin with https:// or http:// or ftp://, got 'foo'"):
+        catalog.fetch("cifar-10", tmp_path, "foo")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot be made \(Not a directory\); name another --data-folder"):
+        catalog.fetch("cifar-10", tmp_path / "file", "http://127.0.0.1:9")
+    with pytest.raises(DataError) as error:
+        catalog.fetch("cifar-10", tmp_path, "http://127.0.0.1:9")
+    found = re.sub(r"\[.*\] ", "", str(error.value))
+    assert found.startswith("http://127.0.0.1:9/cifar-10-binary.tar.gz cannot be downloaded (Connection refused)")

@@ -12,7 +12,10 @@ from PIL import Image
 
 from hypersimplex.study import data
 from hypersimplex.study.batches import Images, prepare, split
+from hypersimplex.study.config import RunConfig
 from hypersimplex.study.formats import DataError
+from hypersimplex.study.setup import check
+from hypersimplex.study.train import Runtime
 
 CPU = torch.device("cpu")
 
@@ -47,7 +50,7 @@ def test_a_table_with_a_label_column(tmp_path, suffix):
     [
         (None, "label must name the label column of .*; its columns are a, b, colour, y"),
         ("z", "label must be a column of .*, got 'z'; its columns are a, b, colour, y"),
-        ("a", "column 'a' must hold 2 to 1000 repeated classes, got 60"),
+        ("a", "column 'a' must repeat its classes, got 60 in 60 rows"),
     ],
 )
 def test_a_wrong_label_column_is_named(tmp_path, label, message):
@@ -57,7 +60,7 @@ def test_a_wrong_label_column_is_named(tmp_path, label, message):
 
 
 def test_what_is_no_data_set_is_named():
-    with pytest.raises(DataError, match="dataset must be one of digits, fashion-mnist, cifar-10, a"):
+    with pytest.raises(DataError, match=r"dataset must be one of digits, .*, adult, .*a \.csv"):
         data.load("mnist")
     with pytest.raises(DataError, match=r"nowhere.csv does not exist"):
         data.load("nowhere.csv", label="y")
@@ -86,6 +89,12 @@ def test_an_image_folder_with_its_own_split(tmp_path):
     assert len(data.load(str(tmp_path)).test_y) == 6
 
 
+def test_hidden_folders_are_no_classes(tmp_path):
+    write_images(tmp_path)
+    write_images(tmp_path, (".ipynb_checkpoints", "cat/.thumbnails"), size=(3, 3))
+    assert data.load(str(tmp_path)).classes == ("cat", "dog")
+
+
 def test_images_of_two_sizes_are_named(tmp_path):
     write_images(tmp_path, ("cat",))
     write_images(tmp_path, ("dog",), size=(5, 5))
@@ -105,6 +114,20 @@ def test_a_function_brings_data_and_model(tmp_path, monkeypatch):
             return make()[0], nn.Linear(3, 2)
         def wrong():
             return 3
+        def broken():
+            return {}["zzz"]
+        def words():
+            (x, y, _, _), model = make()
+            return (x, y.astype(str), x, y), model
+        def shares():
+            (x, y, _, _), model = make()
+            return (x, y / 2, x, y), model
+        def narrow():
+            return make()[0], lambda: nn.Linear(3, 1)
+        def other_shape():
+            return make()[0], lambda: nn.Linear(5, 2)
+        def no_network():
+            return make()[0], lambda: 3
     """
     (tmp_path / "my_study.py").write_text(textwrap.dedent(module))
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -116,6 +139,20 @@ def test_a_function_brings_data_and_model(tmp_path, monkeypatch):
     assert not torch.equal(again.model().weight, again.model().weight)
     with pytest.raises(DataError, match=r"my_study:wrong must return \(dataset, model\)"):
         data.load("my_study:wrong")
+    with pytest.raises(DataError, match=r"my_study:broken raised KeyError: 'zzz' \(.*my_study\.py, line 13\)"):
+        data.load("my_study:broken")
+    for name in ("words", "shares"):
+        with pytest.raises(DataError, match=f"my_study:{name}: labels must be one whole number a sample, got"):
+            data.load(f"my_study:{name}")
+    messages = {
+        "narrow": "the network must give 2 outputs, got 1",
+        "other_shape": "the network cannot take samples of shape (3,)",
+        "no_network": "model() must return a torch.nn.Module, got int",
+    }
+    for name, message in messages.items():
+        with pytest.raises(ValueError, match=re.escape(f"my_study:{name}: {message}")):
+            check([RunConfig(dataset=f"my_study:{name}", batch_size=8)], Runtime())
+    check([RunConfig(dataset="my_study:make", batch_size=8)], Runtime())
     sys.modules.pop("my_study")
 
 

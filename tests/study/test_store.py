@@ -1,5 +1,6 @@
 """The store: a run is its configuration, several processes share a file, and it moves between machines."""
 
+import gzip
 import json
 import multiprocessing
 import sqlite3
@@ -96,7 +97,12 @@ def test_an_unfinished_run_moves_as_unfinished_and_a_finished_one_is_never_repla
     [
         ("[{}]", "row 1 must have the columns of an export, 'run' is missing"),
         ("[{", "not whole JSON"),
-        ("a,b\n1,2\n", "row 2 must have the columns of an export"),
+        ("a,b\n1,2\n", "row 1 must have the columns of an export, 'run' is missing"),
+        ("garbage", "row 1 must have the columns of an export"),
+        ("", "row 1 must have the columns of an export"),
+        ('{"a": 1}', "row 1 must have the columns of an export"),
+        ("[3]", "row 1 must have the columns of an export"),
+        ("[]", "the file must hold at least one run, got none"),
     ],
 )
 def test_what_is_no_export_is_refused(text, message):
@@ -109,6 +115,39 @@ def test_a_bad_number_names_its_row_and_column(store):
     text = exchange.to_csv(store.runs()).replace("128", "many")
     with pytest.raises(exchange.ExportFileError, match="row 2: batch_size cannot be 'many'"):
         exchange.read(text)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("lr", "fast", "row 1: lr cannot be 'fast'"),
+        ("seed", None, "row 1: seed must have a value, got none"),
+        ("seed", True, "row 1: seed cannot be True"),
+        ("epoch", "0", "row 1: epoch cannot be '0'"),
+        ("test_accuracy", "x", "row 1: test_accuracy cannot be 'x'"),
+        ("provenance", [1], r"row 1: provenance cannot be \[1\]"),
+        ("seconds", None, "row 1: seconds must have a value"),
+        ("loss", "mes", "run 2ac75001cd24eae2: loss must be one of"),
+    ],
+)
+def test_values_of_json_are_checked_like_those_of_csv(store, column, value, message):
+    store.add_runs([RunConfig()])
+    store.record(RunConfig().key(), epoch(0))
+    (row,) = json.loads(exchange.to_json(store.runs()))
+    with pytest.raises(exchange.ExportFileError, match=message):
+        exchange.read(json.dumps([{**row, column: value}]))
+
+
+def test_an_export_file_is_named_and_may_be_packed(store, tmp_path):
+    store.add_runs([RunConfig()])
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(exchange.to_csv(store.runs()).encode()))
+    assert len(exchange.read_file(tmp_path / "e.csv.gz")) == 1
+    (tmp_path / "e.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(exchange.ExportFileError, match=r"e\.txt must be text in UTF-8"):
+        exchange.read_file(tmp_path / "e.txt")
+    (tmp_path / "e.json").write_text("[]")
+    with pytest.raises(exchange.ExportFileError, match=r"e\.json: the file must hold at least one run"):
+        exchange.read_file(tmp_path / "e.json")
 
 
 def test_what_is_no_database_is_refused(tmp_path):

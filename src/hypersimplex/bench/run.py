@@ -27,11 +27,13 @@ def main(
 ) -> None:
     for name in names or []:
         if name not in peers.NAMES:
-            raise ValueError(f"peer must be one of {', '.join(peers.NAMES)}, got {name}")
+            raise ValueError(f"peer must be one of {', '.join(map(repr, peers.NAMES))}, got {name}")
     cases = _cases(shapes, CASES[:1] if small else CASES + LARGE)
     if chosen:
         with parts.pinned(options.threads):
             _measure(chosen, names or peers.NAMES, cases, output, options)
+    elif not any((output / f"{part}.csv").is_file() for part in results.KEYS):
+        raise ValueError(f"output must hold results of earlier parts, got {output}")
     drawn = figure.draw(output, output / "growth.svg")
     print(report.text(output, ["peers", *chosen] if chosen else [*results.KEYS], markdown=markdown))
     print(f"\nFiles in {output}: {', '.join(sorted(path.name for path in output.iterdir()))}", file=sys.stderr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from hypersimplex.study.formats import BATCHES, DataError, read_bytes
 
 VARIABLE = "HYPERSIMPLEX_DATA"
+SCHEMES = ("https://", "http://", "ftp://")
 
 
 @dataclass(frozen=True)
@@ -136,10 +137,14 @@ def fetch(name: str, root: Path, base_url: str | None = None, progress: bool = F
     source = SOURCES[name]
     target = root / source.folders[0]
     target = target if name == "fashion-mnist" else target.parent
-    base = base_url or source.base_url
-    downloads = pooch.create(
-        path=target, base_url=base if base.endswith("/") else base + "/", registry=source.downloads
-    )
+    base = (base_url or source.base_url).rstrip("/") + "/"
+    if not base.startswith(SCHEMES):
+        raise DataError(f"mirror must begin with {' or '.join(SCHEMES)}, got {base_url!r}")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be made ({error.strerror}); name another --data-folder") from error
+    downloads = pooch.create(path=target, base_url=base, registry=source.downloads)
     for file in source.downloads:
         try:
             archive = Path(downloads.fetch(file, progressbar=progress))
@@ -149,10 +154,16 @@ def fetch(name: str, root: Path, base_url: str | None = None, progress: bool = F
                 f"{base}{file} does not have the known hash ({error}); try again or name another --mirror"
             ) from error
         except OSError as error:
-            raise DataError(f"{base}{file} cannot be downloaded ({error}); name another --mirror") from error
+            raise DataError(f"{base}{file} cannot be downloaded ({_reason(error)}); name another --mirror") from error
         if file.endswith(".tar.gz"):
             _unpack(archive, target)
     return target
+
+
+def _reason(error: OSError) -> str:
+    """Say why a connection failed, without the classes and addresses of the libraries it failed in."""
+    inner = getattr(error.args[0], "reason", None) if error.args else None
+    return str(error) if inner is None else str(inner).rpartition(": ")[2]
 
 
 def _unpack(archive: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hypersimplex.study import catalog, checkpoint, estimate, setup, tabular
-from hypersimplex.study.config import RunConfig, one_of
+from hypersimplex.study.config import TREES, RunConfig, one_of
 from hypersimplex.study.console import Live, batch_text, cell_table, narrow_table, state_of, status_tables
 from hypersimplex.study.data import NAMES
 from hypersimplex.study.engines import Engine, InProcess, Processes
@@ -30,10 +30,19 @@ def make_study(preset: str | None, file: Path | None, given: Mapping[str, Any]) 
     given = {f.name: given[f.name] for f in fields(Study) if f.name in given}
     if file is not None:
         study = from_toml(file, study)
-    return override(study, given)
+    study = override(study, given)
+    if given.get("tau") and study.network in TREES:
+        name = study.network
+        raise ValueError(f"tau must be left out with network {name}, whose losses have their own, got {study.tau[0]}")
+    return study
 
 
 def make_engine(name: str | None, processes: int | None, address: str | None, retries: int) -> Engine:
+    for option, value, engine in (("processes", processes, "processes"), ("address", address, "ray")):
+        if value is not None and name not in (None, engine):
+            raise ValueError(f"{option} must be left out with engine {name}, it is of engine {engine}, got {value}")
+    if name is None and processes and address:
+        raise ValueError(f"processes must be left out with an address of a Ray cluster, got {processes}")
     name = name or ("processes" if processes else "ray" if address else "process")
     if name == "ray":
         from hypersimplex.study.ray_engine import RayEngine
@@ -184,9 +193,11 @@ def data_list(folder: str | None) -> None:
     Console().print(table)
 
 
-def known_source(name: str) -> str:
+def known_source(name: str, check: bool = False) -> str:
     if name == "digits":
         raise ValueError("digits comes inside scikit-learn: there is no file to fetch or check")
+    if name in tabular.SOURCES and check:
+        raise ValueError(f"{name} has no known hash to check; `hypersimplex data list` says whether it is there")
     if name in tabular.SOURCES:
         raise ValueError(f"{name} is not fetched by this command; get it from {tabular.SOURCES[name].get}")
     one_of("name", name, [n for n in NAMES if n != "digits"])
@@ -194,14 +205,14 @@ def known_source(name: str) -> str:
 
 
 def data_fetch(names: list[str], folder: str | None, mirror: str | None) -> None:
-    for name in map(known_source, names):
+    for name in [known_source(n) for n in names]:
         where = catalog.fetch(name, catalog.data_folder(folder), mirror)
         Console().print(f"{name}: {where}", highlight=False)
 
 
 def data_check(names: list[str], folder: str | None) -> bool:
     good = True
-    for name in map(known_source, names or catalog.SOURCES):
+    for name in [known_source(n, check=True) for n in names or catalog.SOURCES]:
         for file, found in catalog.check(name, catalog.data_folder(folder)):
             good = good and found == "ok"
             Console().print(

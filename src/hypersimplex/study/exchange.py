@@ -3,10 +3,14 @@
 import csv
 import io
 import json
+import sys
+from collections.abc import Callable, Collection
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
 from hypersimplex.study.config import RunConfig, from_mapping
+from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.store import MEASURES, STATES, Epoch, Run, Store
 
 CONFIG = [f.name for f in fields(RunConfig)]
@@ -52,50 +56,93 @@ def to_csv(runs: list[Run]) -> str:
     return text.getvalue()
 
 
+def read_file(path: Path) -> list[dict[str, Any]]:
+    """Read an export, packed by gzip or not; `-` is standard input."""
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        raw = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
+        return read(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ExportFileError(f"{name} must be text in UTF-8 ({error.reason} at byte {error.start})") from error
+    except ExportFileError as error:
+        raise ExportFileError(f"{name}: {error}") from error
+
+
 def read(text: str) -> list[dict[str, Any]]:
     """Read either format; which one is seen from the first character."""
     if text.lstrip().startswith("["):
         try:
-            table = json.loads(text)
+            found = json.loads(text)
         except json.JSONDecodeError as error:
             raise ExportFileError(f"the file is not whole JSON: {error}") from error
-        return [_checked(row, i + 1) for i, row in enumerate(table)]
-    reader = csv.DictReader(io.StringIO(text))
-    return [_checked(_typed(row, i), i) for i, row in enumerate(reader, 2)]
+        table = [_checked(row, i, _known) for i, row in enumerate(found, 1)]
+    else:
+        reader = csv.DictReader(io.StringIO(text))
+        try:
+            _has_columns(reader.fieldnames or (), 1)
+            table = [_checked(row, i, _parsed) for i, row in enumerate(reader, 2)]
+        except csv.Error as error:
+            raise ExportFileError(f"the file is not CSV: {error}") from error
+    if not table:
+        raise ExportFileError("the file must hold at least one run, got none")
+    for row in {row["run"]: row for row in table}.values():
+        _config(row)
+    return table
 
 
-def _checked(row: Any, line: int) -> dict[str, Any]:
-    missing = [c for c in REQUIRED if not isinstance(row, dict) or c not in row]
+def _has_columns(names: Collection[str], line: int) -> None:
+    missing = [c for c in REQUIRED if c not in names]
     if missing:
         raise ExportFileError(f"row {line} must have the columns of an export, {missing[0]!r} is missing")
-    if row["state"] not in STATES:
-        raise ExportFileError(f"row {line}: state must be one of {', '.join(STATES)}, got {row['state']!r}")
-    return {**dict.fromkeys(MEASURES), **row}
 
 
 TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
 WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts"}
+NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
 
 
-def _typed(row: dict[str, str | None], line: int) -> dict[str, Any]:
-    typed: dict[str, Any] = {}
-    for name, value in row.items():
+def _checked(row: Any, line: int, typed: Callable[[str, Any], Any]) -> dict[str, Any]:
+    _has_columns(row if isinstance(row, dict) else (), line)
+    found: dict[str, Any] = dict.fromkeys(MEASURES)
+    needed = NEEDED | (set() if row["epoch"] in (None, "") else {"epoch_lr", "seconds"})
+    for name in COLUMNS:
+        value = row.get(name)
         try:
-            if value is None or value == "":
-                typed[name] = None
-            elif name in TEXT:
-                typed[name] = value
-            elif name in WHOLE:
-                typed[name] = int(value)
-            elif name in ("augment", "tuning"):
-                typed[name] = {"True": True, "False": False}[value]
-            elif name == "provenance":
-                typed[name] = json.loads(value)
-            else:
-                typed[name] = float(value)
-        except (KeyError, ValueError) as error:
+            found[name] = None if value is None or value == "" else typed(name, value)
+        except (KeyError, TypeError, ValueError) as error:
             raise ExportFileError(f"row {line}: {name} cannot be {value!r}") from error
-    return typed
+        if found[name] is None and name in needed:
+            raise ExportFileError(f"row {line}: {name} must have a value, got none")
+    if found["state"] not in STATES:
+        raise ExportFileError(f"row {line}: state must be one of {', '.join(STATES)}, got {found['state']!r}")
+    return found
+
+
+def _parsed(name: str, value: str) -> Any:
+    """A cell of CSV as what its column holds."""
+    if name in TEXT:
+        return value
+    if name in WHOLE:
+        return int(value)
+    if name in ("augment", "tuning"):
+        return {"True": True, "False": False}[value]
+    return _known(name, json.loads(value)) if name == "provenance" else float(value)
+
+
+def _known(name: str, value: Any) -> Any:
+    """A value of JSON, if it is what its column holds."""
+    kind: Any = str if name in TEXT else int if name in WHOLE else int | float
+    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else kind
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(name)
+    return value
+
+
+def _config(row: dict[str, Any]) -> RunConfig:
+    try:
+        return from_mapping(row)
+    except (TypeError, ValueError) as error:
+        raise ExportFileError(f"run {row['run']}: {error}") from error
 
 
 def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
@@ -110,10 +157,7 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
     taken = kept = 0
     own, plain = BOTH[:2], BOTH[2:]
     for group in grouped.values():
-        try:
-            config = from_mapping(group[0])
-        except (TypeError, ValueError) as error:
-            raise ExportFileError(f"run {group[0]['run']}: {error}") from error
+        config = _config(group[0])
         store.add_runs([config], tuning=bool(group[0]["tuning"]))
         key = config.training().key()
         epochs = [

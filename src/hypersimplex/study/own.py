@@ -3,6 +3,8 @@
 import importlib
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,11 @@ def load(name: str, label: str | None) -> Data:
     module, colon, function = name.partition(":")
     if colon and module and function:
         return entry_point(module, function)
+    from hypersimplex.study import tabular
+
+    names = ", ".join((*NAMES, *tabular.SOURCES))
     raise DataError(
-        f"dataset must be one of {', '.join(NAMES)}, a .csv or .parquet file, an image folder or module:function, "
-        f"got {name!r}"
+        f"dataset must be one of {names}, a .csv or .parquet file, an image folder or module:function, got {name!r}"
     )
 
 
@@ -50,8 +54,10 @@ def table(path: Path, label: str | None) -> Data:
             f"{path}: column {label!r} must have a value in every row, {frame[label].isna().sum()} have none"
         )
     classes, y = np.unique(frame[label].astype(str).to_numpy(dtype=object).astype(str), return_inverse=True)
-    if not 2 <= len(classes) <= 1000 or len(classes) > len(frame) // 2:
-        raise DataError(f"{path}: column {label!r} must hold 2 to 1000 repeated classes, got {len(classes)}")
+    if not 2 <= len(classes) <= 1000:
+        raise DataError(f"{path}: column {label!r} must hold 2 to 1000 classes, got {len(classes)}")
+    if len(classes) > len(frame) // 2:
+        raise DataError(f"{path}: column {label!r} must repeat its classes, got {len(classes)} in {len(frame)} rows")
     features = frame.drop(columns=[label])
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
     wide = [c for c in text if features[c].nunique() > 100]
@@ -80,7 +86,7 @@ def image_folder(path: Path) -> Data:
     def read(root: Path, classes: list[str]) -> tuple[Array, Array]:
         images, labels = [], []
         for number, name in enumerate(classes):
-            files = sorted(f for f in (root / name).rglob("*") if f.suffix.lower() in IMAGES)
+            files = sorted(f for f in (root / name).rglob("*") if f.suffix.lower() in IMAGES and not hidden(f, root))
             if not files:
                 raise DataError(f"{root / name} must hold images ({', '.join(IMAGES)}), found none")
             for file in files:
@@ -96,9 +102,12 @@ def image_folder(path: Path) -> Data:
                 labels.append(number)
         return np.stack(images), np.asarray(labels, dtype=np.int64)
 
+    def hidden(file: Path, below: Path) -> bool:
+        return any(part.startswith(".") for part in file.relative_to(below).parts)
+
     split = (path / "train").is_dir() and (path / "test").is_dir()
     root = path / "train" if split else path
-    classes = sorted(f.name for f in root.iterdir() if f.is_dir())
+    classes = sorted(f.name for f in root.iterdir() if f.is_dir() and not hidden(f, root))
     if len(classes) < 2:
         raise DataError(f"{root} must hold one folder a class, at least two, got {len(classes)}")
     x, y = read(root, classes)
@@ -115,9 +124,9 @@ def entry_point(module: str, function: str) -> Data:
     name = f"{module}:{function}"
     try:
         make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise DataError(f"dataset {name!r} cannot be imported ({error})") from error
-    result: Any = make()
+    except Exception as error:
+        raise DataError(f"dataset {name!r} cannot be imported ({type(error).__name__}: {error})") from error
+    result: Any = _called(name, make)
     if not (isinstance(result, tuple) and len(result) == 2 and callable(result[1])):
         raise DataError(
             f"{name} must return (dataset, model), model a callable that makes a network, got {type(result).__name__}"
@@ -127,13 +136,31 @@ def entry_point(module: str, function: str) -> Data:
         # A network, not a way to make one: made anew for every run, or seeds would share their weights.
         model = lambda: make()[1]  # noqa: E731
     if isinstance(dataset, Data):
-        return replace(dataset, model=model)
+        train_y, test_y = _labels(name, dataset.train_y), _labels(name, dataset.test_y)
+        return replace(dataset, model=lambda: _called(name, model), train_y=train_y, test_y=test_y)
     try:
         train_x, train_y, test_x, test_y = (np.asarray(a) for a in dataset)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: dataset must be Data or (train_x, train_y, test_x, test_y) ({error})") from error
     if train_x.dtype != np.uint8:
         train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
-    train_y, test_y = train_y.astype(np.int64), test_y.astype(np.int64)
-    classes = tuple(str(c) for c in range(int(max(train_y.max(), test_y.max())) + 1))
-    return Data(name, train_x, train_y, test_x, test_y, classes, model=model)
+    train_y, test_y = _labels(name, train_y), _labels(name, test_y)
+    classes = tuple(str(c) for c in range(int(max(train_y.max(initial=0), test_y.max(initial=0))) + 1))
+    return Data(name, train_x, train_y, test_x, test_y, classes, model=lambda: _called(name, model))
+
+
+def _called(name: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}, line {last.lineno}"
+        raise DataError(f"{name} raised {type(error).__name__}: {error} ({where})") from error
+
+
+def _labels(name: str, y: Any) -> Array:
+    found = np.asarray(y)
+    whole = found.dtype.kind in "iub" or (found.dtype.kind == "f" and bool((found == np.floor(found)).all()))
+    if found.ndim != 1 or not whole:
+        raise DataError(f"{name}: labels must be one whole number a sample, got {found.dtype} of shape {found.shape}")
+    return found.astype(np.int64)

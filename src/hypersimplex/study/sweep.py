@@ -56,6 +56,11 @@ class Study:
             object.__setattr__(self, name, values)
         if self.several_settings and self.validation == 0:
             raise ValueError("validation must be above 0 where settings are to be chosen, got 0")
+        # A loss that uses neither must not hide a slip.
+        if self.prior is not None and not 0 < self.prior < 1:
+            raise ValueError(f"prior must be between 0 and 1, got {self.prior}")
+        if not min(self.tau) > 0:
+            raise ValueError(f"tau must be positive, got {min(self.tau)}")
         both = set(self.seed) & set(self.tuning_seed)
         if both and self.tunes:
             raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
