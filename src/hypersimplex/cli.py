@@ -101,67 +101,88 @@ def _existing(path: Path) -> Iterator[Any]:
 @study_app.command()
 def run(
     preset: Annotated[
-        Preset | None, typer.Option(help="Study to start from; every option overrides a part of it.")
+        Preset | None,
+        typer.Option(
+            metavar="NAME",
+            help="Study to start from: demo, laptop, paper, laptop-tabular, paper-tabular. Every option overrides a "
+            "part of it; the defaults shown here are those without one.",
+        ),
     ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with the same fields.", dir_okay=False)] = None,
     dataset: Annotated[
         list[str] | None,
         typer.Option(
-            help="A name in `hypersimplex data list`, a CSV or Parquet file, an image folder, module:function."
+            metavar="TEXT",
+            help="A name in `hypersimplex data list`, a CSV or Parquet file, an image folder, module:function; "
+            "default digits.",
         ),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Label column of a CSV or Parquet file.")] = None,
     loss: Annotated[
         list[str] | None,
         typer.Option(
-            help="cross-entropy, hinge, mse, hypersimplex[-half][-argmax]; of boosted trees binary, squared-error, "
-            "hypersimplex[-ones|-paper]. Repeatable."
+            metavar="NAME",
+            help="One of those above. Repeatable; default cross-entropy, hinge, mse, hypersimplex.",
         ),
     ] = None,
-    batch_size: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="Repeatable.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Of boosted trees: ten rounds each.")] = None,
-    lr: Annotated[
-        list[float] | None, typer.Option(help="Learning rate; the validation split chooses among several.")
+    batch_size: Annotated[
+        list[int] | None, typer.Option(metavar="INT", help="At most the training samples. Repeatable; default 128.")
     ] = None,
-    tau: Annotated[list[float] | None, typer.Option(help="Temperature of HyperSimplex; chosen like lr.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(metavar="INT", help="Repeatable; default 0, 42, 1337, 2025, 31415.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of boosted trees: ten rounds each; default 20.")] = None,
+    lr: Annotated[
+        list[float] | None,
+        typer.Option(metavar="FLOAT", help="Learning rate; the validation split chooses among several; default 0.001."),
+    ] = None,
+    tau: Annotated[
+        list[float] | None,
+        typer.Option(metavar="FLOAT", help="Temperature of HyperSimplex; chosen like lr; default 1.5, the paper's."),
+    ] = None,
     tuning_seed: Annotated[
         list[int] | None,
-        typer.Option(help="Seed that only chooses lr and tau; the others then run the chosen ones alone."),
+        typer.Option(
+            metavar="INT",
+            help="Seed that only chooses lr and tau; the others then run the chosen ones alone; default none.",
+        ),
     ] = None,
     prior: Annotated[
         float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels'.")
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="mlp, cnn or paper; boosted trees: lightgbm, lightgbm-paper.")
+        str | None, typer.Option(help="mlp, cnn or paper; boosted trees: lightgbm, lightgbm-paper; default mlp.")
     ] = None,
     width: Annotated[
-        int | None, typer.Option(help="Width of the network, the paper's is 64; leaves of a boosted tree.")
+        int | None, typer.Option(help="Width of the network, leaves of a boosted tree; default 64, the paper's.")
     ] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adam or sgd.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="constant, linear (lr x batch / 128) or cosine.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adam or sgd; default adam.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="constant, linear (lr x batch / 128) or cosine; default constant.")
+    ] = None,
     subset: Annotated[
-        int | None, typer.Option(help="Use this many training samples; of boosted trees: at most.")
+        int | None, typer.Option(help="Use this many training samples; of boosted trees: at most; default all.")
     ] = None,
     validation: Annotated[
-        float | None, typer.Option(help="Part of the training samples held out for every choice.")
+        float | None, typer.Option(help="Part of the training samples held out for every choice; default 0.1.")
     ] = None,
-    augment: Annotated[bool | None, typer.Option(help="Random crops and flips.")] = None,
-    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16.")] = None,
+    augment: Annotated[bool | None, typer.Option(help="Random crops and flips; default no.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu",
-    threads: Annotated[int | None, typer.Option(help="Threads a process; default torch's.", min=1)] = None,
-    channels_last: Annotated[bool, typer.Option(help="Memory format of images.")] = False,
+    threads: Annotated[int | None, typer.Option(metavar="INT", help="A process; default torch's.", min=1)] = None,
+    channels_last: Annotated[bool, typer.Option("--channels-last", help="Memory format of images.")] = False,
     compile: Annotated[bool, typer.Option("--compile", help="torch.compile the network.")] = False,
     engine: Annotated[
-        EngineName | None, typer.Option(help="This process, several local ones, or a Ray cluster.")
+        EngineName | None,
+        typer.Option(metavar="NAME", help="This process, several local processes, or a ray cluster; default process."),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(help="How many local processes; implies --engine processes.", min=1)
+        int | None, typer.Option(metavar="INT", help="How many local processes; implies --engine processes.", min=1)
     ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address of the Ray cluster; default: a local one is started.")
     ] = None,
-    retries: Annotated[int, typer.Option(help="How often a worker may die.", min=0)] = 3,
+    retries: Annotated[int, typer.Option(metavar="INT", help="How often a worker may die.", min=0)] = 3,
     resume: Annotated[
         bool, typer.Option(help="Go on from checkpoints, or drop them and start unfinished runs again.")
     ] = True,
@@ -171,7 +192,13 @@ def run(
     data_folder: FolderOption = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Run what is missing of a study."""
+    """Run what is missing of a study.
+
+    Losses of networks: cross-entropy, hinge, mse, hypersimplex, hypersimplex-argmax, hypersimplex-half,
+    hypersimplex-half-argmax.
+
+    Losses of boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
+    """
     options = locals()
     from hypersimplex.study import commands
     from hypersimplex.study.train import Runtime

@@ -5,13 +5,15 @@ import io
 import json
 import re
 import sqlite3
+from dataclasses import fields
 
 import pytest
 from typer.testing import CliRunner
 
 from hypersimplex.cli import app
-from hypersimplex.study.config import RunConfig
+from hypersimplex.study.config import VARIANTS, RunConfig
 from hypersimplex.study.store import Store, StoreError
+from hypersimplex.study.sweep import Study
 
 runner = CliRunner()
 QUICK = ["--epochs", "2", "--width", "8", "--batch-size", "512", "--threads", "1", "--seed", "0", "--seed", "1"]
@@ -40,6 +42,22 @@ def filled(tmp_path):
 )
 def test_help_everywhere(command):
     assert "Usage:" in call(*command, "--help")
+
+
+def test_help_shows_the_defaults_and_every_variant_at_eighty_columns():
+    output = runner.invoke(app, ["study", "run", "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"}).output
+    output = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    assert "…" not in output
+    # the column of the help alone, unwrapped
+    text = " ".join(re.sub(r"^.*?\s{2,}", "", line.strip("│ ")) for line in output.splitlines())
+    for name in VARIANTS:
+        assert name in output
+    for field in fields(Study):
+        value = getattr(Study(), field.name)
+        if value in (None, (), False) or field.name == "momentum":
+            continue
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        assert f"default {shown}" in text, field.name
 
 
 def test_run_does_what_is_missing_and_shows_a_table(filled):

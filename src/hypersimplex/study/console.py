@@ -1,7 +1,7 @@
 """What a person sees in the terminal."""
 
 import math
-import textwrap
+import re
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -99,11 +99,9 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         pad_edge=False,
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
-    # Names may be broken, numbers may not.
-    for name in ("batch", "loss", "setting", textwrap.fill(shown, 15), f"vs\n{baseline}", "p", "p Holm"):
-        text = name in ("loss", "setting")
-        table.add_column(name, justify="left" if text else "right", no_wrap=not text, overflow="fold")
-    table.columns[1].min_width = min(13, max(len(c.loss) for c in cells))
+    for name in ("batch", "loss", "setting", shown, f"vs {baseline}", "p", "p Holm"):
+        left, narrow = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
+        table.add_column(name, justify="left" if left else "right", no_wrap=narrow, overflow="fold")
     previous = cells[0].batch_size
     for c in cells:
         if previous != c.batch_size:
@@ -121,6 +119,11 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
             "" if against is None else p_text(against.p),
             "" if against is None else p_text(c.holm_p),
         )
+    # Names and headings may be broken, numbers may not.
+    table.columns[1].min_width = min(13, max(len(c.loss) for c in cells))
+    for column in table.columns[3:5]:
+        texts = [*str(column.header).split(), *(re.sub(r"\[/?bold\]", "", str(v)) for v in column.cells)]
+        column.min_width = max(map(len, texts))
     return table
 
 
