@@ -59,6 +59,8 @@ def steps(data: Data, width: int, batch: int, threads: int) -> dict[str, Callabl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a small batch of one set, few rounds")
+    parser.add_argument("--images", action="append", choices=list(SHAPES), help="default: both")
+    parser.add_argument("--width", action="append", type=int, help="of the network (default: 8 and 64)")
     parser.add_argument("--threads", type=int, default=1, help="threads of a step (default: 1)")
     parser.add_argument("--batch", type=int, default=512, help="samples in a step (default: 512)")
     parser.add_argument("--rounds", type=int, default=9, help="rounds (default: 9)")
@@ -68,8 +70,8 @@ def main() -> None:
     print(f"\nSeconds of a step of {batch} samples on {options.threads} threads, and the ratio to the plain step\n")
     names = [PLAIN, LOADING, *(way for way in WAYS if way != PLAIN)]
     rows = []
-    for data in list(SHAPES)[: 1 if options.quick else None]:
-        for width in (8,) if options.quick else (8, 64):
+    for data in options.images or list(SHAPES)[: 1 if options.quick else None]:
+        for width in options.width or ((8,) if options.quick else (8, 64)):
             torch._dynamo.reset()
             times = timing.interleave(steps(images(data, batch), width, batch, options.threads), rounds)
             cells = [f"{timing.microseconds(times, n) / 1e6:.3f} ({timing.ratio(times, n, PLAIN):.3f})" for n in names]
