@@ -300,6 +300,7 @@ def test_states_of_other_moments_load():
     assert used.threshold is None
     used.load_state_dict({"threshold": state["threshold"]}, strict=False)
     assert torch.equal(used.threshold, state["threshold"])
+    assert used.predict(logits).shape == labels.shape
     used(logits, labels)
     # A model that was trained with another loss has nothing to say about this one.
     model = nn.ModuleDict({"linear": nn.Linear(2, 4), "criterion": HyperSimplexLoss()})

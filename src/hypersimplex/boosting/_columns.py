@@ -160,5 +160,5 @@ def numbers(name: str, value: ArrayLike) -> Doubles:
     except ValueError:  # rows of different lengths
         array = np.empty(0, object)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}")
+        raise _checks.not_a_number(name, value)
     return array.astype(np.float64)

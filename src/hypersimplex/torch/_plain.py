@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """MPS has no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def project(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """Return y and mu for slices along the last dim; k and tau have the slices' shape. A bad slice is NaN."""
-    # MPS has no float64.
-    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    wide = widest(x.device)
     k, tau = k.to(wide).unsqueeze(-1), tau.to(wide).unsqueeze(-1)
     edge = torch.where(k > 0, _largest(x, k.ceil()).to(wide), torch.inf)
     dtype, x = x.dtype, x.to(wide)

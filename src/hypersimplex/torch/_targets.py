@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
+from hypersimplex.torch._plain import widest
 
 Number = Tensor | float
 
@@ -132,7 +133,7 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
     if value.dim() > 1 or (value.dim() == 1 and value.shape[0] not in (1, classes)):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(value.shape)}")
-    return value.to(device, torch.float32 if device.type == "mps" else torch.float64).expand(classes)
+    return value.to(device, widest(device)).expand(classes)
 
 
 def check_plain_numbers(k: object, prior: object, tau: object) -> None:

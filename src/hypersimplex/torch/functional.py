@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _contiguous, _ops, _triton
+from hypersimplex.torch import _contiguous, _ops, _plain, _triton
 
 Number = Tensor | float
 
@@ -86,8 +86,7 @@ def _check_input(input: Tensor, dim: int) -> int:
 
 
 def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
-    # MPS has no float64.
-    dtype = torch.float32 if input.device.type == "mps" else torch.float64
+    dtype = _plain.widest(input.device)
     if not isinstance(value, Tensor):
         try:
             value = torch.as_tensor(value, dtype=dtype, device=input.device)

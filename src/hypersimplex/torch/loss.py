@@ -7,6 +7,7 @@ from torch import Tensor
 
 from hypersimplex.torch import _targets, _triton_loss
 from hypersimplex.torch._fused import can_fuse, fused
+from hypersimplex.torch._plain import widest
 from hypersimplex.torch._targets import Batch, Number, Outcome, Settings, result_dtype
 from hypersimplex.torch.functional import _no_transform, soft_binary_argmax, threshold
 
@@ -69,7 +70,7 @@ def composed(batch: Batch, settings: Settings, thresholds: bool = True) -> Outco
     x, classes = batch.logits, batch.classes
     can_read = x.device.type == "cpu" and _no_transform()
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    counting = torch.float32 if x.device.type == "mps" else torch.float64  # float32 counts to 2^24 only
+    counting = widest(x.device)  # float32 counts to 2^24 only
     columns = x.to(wide).transpose(0, 1).reshape(classes, -1)  # one row for each class: samples and positions
     tau = _targets.per_class("tau", settings.tau, classes, x.device)
     weight = None

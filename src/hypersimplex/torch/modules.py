@@ -226,6 +226,9 @@ class HyperSimplexLoss(nn.Module):
             self._buffers.update(_tracking.new_buffers(saved.shape[0], saved.dtype, self.multilabel.device))
         missing: list[str] = args[2]
         super()._load_from_state_dict(state_dict, prefix, *args)
+        seen = self._buffers["seen"]
+        if seen is not None and prefix + "threshold" in state_dict and prefix + "seen" not in state_dict:
+            seen.clamp_(min=1)  # thresholds that were put in by hand are known
         if saved is None and flag in missing and self.threshold is None:  # of a model trained with another loss
             missing.remove(flag)
 
