@@ -129,7 +129,7 @@ def test_error_rates_use_the_thresholds_of_the_workers(client):
 
 def test_a_worker_that_dies_is_an_error(client):
     x, y = coarse(2)
-    with pytest.raises(Exception, match=r"[Aa]llreduce|collective|killed|lost|closed"):
+    with pytest.raises(Exception, match=r"[Aa]llreduce|collective|killed|lost|closed|died"):
         client.sync(_within, 120, client, matrix(client, x, y))
 
 
