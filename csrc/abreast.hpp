@@ -7,13 +7,13 @@
 namespace hs::HS_VARIANT {
 
 constexpr int64_t abreast_bytes = 16 << 10;    // half of the first-level cache
-constexpr int most_abreast = 64;
+constexpr int most_abreast = 64, longest_abreast = 32;
 
 // How many rows of n entries go side by side; 0 if they are too long for it.
 template <class T>
 constexpr int64_t abreast(int64_t n) {
     int64_t fit = abreast_bytes / static_cast<int64_t>(sizeof(T)) / n / Lanes<T>::width * Lanes<T>::width;
-    return n > 256 ? 0 : fit < most_abreast ? fit : most_abreast;
+    return n > longest_abreast ? 0 : fit < most_abreast ? fit : most_abreast;
 }
 
 template <class T, class Sink>
@@ -68,7 +68,8 @@ class Abreast {
     }
 
     void guess_all(double n) {
-        double mean[most_abreast], variance[most_abreast];
+        double mean[most_abreast], variance[most_abreast], z[most_abreast], all = quantile(rows.k.scalar, n);
+        for (int j = 0; j < lanes; ++j) z[j] = rows.k.values ? quantile(step.k[j], n) : all;
         for (int at = 0; at < lanes; at += W) {
             Vec origin = L::load(entries + at), one = {}, two = {};
             const T* x = entries + at;
@@ -86,12 +87,16 @@ class Abreast {
                 variance[at + l] = square - m * m;
             }
             for (int j = at; j < at + W; ++j)
-                if (!(variance[j] < std::numeric_limits<T>::max()) && j < count)
-                    moments_row(rows.row(base + j), rows.n, mean[j], variance[j]);
+                if (!(variance[j] < std::numeric_limits<T>::max()) && j < count) {
+                    Moments m = moments_row(rows.row(base + j), rows.n);
+                    mean[j] = m.center();
+                    variance[j] = m.variance();
+                    z[j] = quantile(m, step.k[j]);
+                }
         }
         for (int j = 0; j < lanes; ++j) {
             double spread = variance[j] > 0 ? variance[j] : 0;
-            mean[j] = guess(mean[j], spread, step.k[j], n, step.tau[j]);
+            mean[j] = guess(mean[j], spread, z[j], step.tau[j]);
             variance[j] = step.tau[j] + std::sqrt(spread) / 4;
         }
         for (int j = 0; j < lanes; ++j) step.start(j, mean[j], variance[j]);
@@ -167,9 +172,9 @@ void solve_rows(const Rows<T>& rows, int64_t count, int threads, Sink& sink) {
         for (int64_t r = 0; r < count; r += side) search.run(r, static_cast<int>(count - r < side ? count - r : side));
         return;
     }
-    // As many at a time as stay in the first-level cache between passes.
-    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
-    fit = fit < 8 ? 8 : fit > most_slices ? most_slices : fit;
+    // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of a step.
+    int64_t fit = (16 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
+    fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
     for (int64_t r = 0; r < count; r += fit)
         RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
 }

@@ -71,6 +71,8 @@ void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
     for (; i < n; ++i) grad[i] = y[i] > 0 && y[i] < 1 ? (v[i] - mean) * inverse : T(0);
 }
 
+constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
+
 template <class T>
 class BackwardTasks {
   public:
@@ -78,13 +80,20 @@ class BackwardTasks {
         const Layout& l = p.layout;
         narrow = l.inner < narrow_columns && l.stride == l.inner;
         if (lie == Lie::turned) lie = narrow || l.inner >= Lanes<T>::width ? Lie::columns : Lie::scattered;
+        if (lie == Lie::rows) {
+            across = rows_bytes / static_cast<int64_t>(sizeof(T)) / l.n;
+            across = across < 1 ? 1 : across > most_rows ? most_rows : across;
+            number = (l.slices() + across - 1) / across;
+            return;
+        }
         across = lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
         number = l.outer * ((l.inner + across - 1) / across);
     }
 
     void run(int64_t task, int, Result&) const {
         const Layout& l = p.layout;
-        if (lie == Lie::rows) return row(task);
+        int64_t slices = l.slices();
+        if (lie == Lie::rows) return rows(task * across, task * across + across < slices ? task * across + across : slices);
         if (lie == Lie::scattered) return scattered(task);
         int64_t tiles = (l.inner + across - 1) / across, first = task % tiles * across;
         columns(task / tiles, first, static_cast<int>(l.inner - first < across ? l.inner - first : across));
@@ -105,15 +114,22 @@ class BackwardTasks {
         if (p.grad_tau) p.grad_tau[slice] = nan ? none : dual.to_tau(p.tau[slice]);
     }
 
-    void row(int64_t slice) const {
-        int64_t at = p.layout.origin(slice), n = p.layout.n;
-        const T *y = p.y + at, *v = p.v + at;
-        bool nan = y[0] != y[0];
-        Dual dual = full() ? dual_row<T, true>(y, v, n) : dual_row<T, false>(y, v, n);
-        report(slice, nan, dual);
-        if (!p.grad) return;
-        if (nan) std::memcpy(p.grad + at, y, static_cast<size_t>(n) * sizeof(T));
-        else grad_row(y, v, p.grad + at, n, static_cast<T>(dual.mean()), static_cast<T>(1 / p.tau[slice]));
+    // First the sums of some rows, then their gradients: one row's sums do not wait for another's division.
+    void rows(int64_t from, int64_t to) const {
+        Dual dual[most_rows];
+        int64_t n = p.layout.n;
+        for (int64_t r = from; r < to; ++r) {
+            int64_t at = p.layout.origin(r);
+            dual[r - from] = full() ? dual_row<T, true>(p.y + at, p.v + at, n) : dual_row<T, false>(p.y + at, p.v + at, n);
+        }
+        for (int64_t r = from; r < to; ++r) {
+            int64_t at = p.layout.origin(r);
+            bool nan = p.y[at] != p.y[at];
+            report(r, nan, dual[r - from]);
+            if (!p.grad) continue;
+            if (nan) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
+            else grad_row(p.y + at, p.v + at, p.grad + at, n, static_cast<T>(dual[r - from].mean()), static_cast<T>(1 / p.tau[r]));
+        }
     }
 
     void scattered(int64_t slice) const {

@@ -90,7 +90,7 @@ struct ColumnSearch : Lockstep {
         }
         for (int j = 0; j < count; ++j) {
             double mean = m[j] > 0 ? first[j] / m[j] : 0, variance = m[j] > 0 ? two[j] / m[j] : 0;
-            start(j, guess(mean, variance, k[j], n, tau[j]), tau[j] + std::sqrt(variance) / 4);
+            start(j, guess(mean, variance, quantile(k[j], n), tau[j]), tau[j] + std::sqrt(variance) / 4);
         }
     }
 

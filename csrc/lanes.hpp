@@ -31,28 +31,39 @@ struct Lanes {
     typedef IntOf<T> Int __attribute__((vector_size(register_bytes)));
     typedef double Wide __attribute__((vector_size(register_bytes)));
 
+    // Intrinsics, because the compiler converts vectors piece by piece.
+    static HS_INLINE void halves(Vec v, Wide* half) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+        half[0] = (Wide)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
+        half[1] = (Wide)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+#else
+        typedef T Half __attribute__((vector_size(register_bytes / 2)));
+        Half part[2];
+        std::memcpy(part, &v, sizeof v);
+        half[0] = __builtin_convertvector(part[0], Wide);
+        half[1] = __builtin_convertvector(part[1], Wide);
+#endif
+    }
+
     // The lanes in double precision, two to a lane if T is float.
     static HS_INLINE Wide widen(Vec v) {
         if constexpr (sizeof(T) == 8) {
             return v;
         } else {
-            typedef T Half __attribute__((vector_size(register_bytes / 2)));
-            Half half[2];
-            std::memcpy(half, &v, sizeof v);
-            return __builtin_convertvector(half[0], Wide) + __builtin_convertvector(half[1], Wide);
+            Wide half[2];
+            halves(v, half);
+            return half[0] + half[1];
         }
     }
     static HS_INLINE void add_to(double* p, Vec v) {
         if constexpr (sizeof(T) == 8) {
             store(p, load(p) + v);
         } else {
-            typedef T Half __attribute__((vector_size(register_bytes / 2)));
-            Half half[2];
-            Wide at[2];
-            std::memcpy(half, &v, sizeof v);
+            Wide at[2], half[2];
+            halves(v, half);
             std::memcpy(at, p, sizeof at);
-            at[0] += __builtin_convertvector(half[0], Wide);
-            at[1] += __builtin_convertvector(half[1], Wide);
+            at[0] += half[0];
+            at[1] += half[1];
             std::memcpy(p, at, sizeof at);
         }
     }

@@ -101,11 +101,16 @@ HS_INLINE bool is_flat(const Sums& s, double k) {
     return s.active == 0 || (k == std::floor(k) && (s.active_sum < 0.5 || s.active - s.active_sum < 0.5));
 }
 
-// The threshold of a slice with this mean and variance if it were normal: clip((x - mu)/tau) is the chance
-// that x - tau * U exceeds mu, U uniform.
-HS_INLINE double guess(double mean, double variance, double k, double n, double tau) {
-    double odds = (n - k) / k;
-    double z = 3 * (odds * odds - 1) / (odds * odds + 4 * odds + 1) / 1.702;
+// How many standard deviations above the mean a normal variable is with chance k/n, to 2 % between 10^-4 and 1 - 10^-4:
+// Tukey's lambda distribution, its power an eighth so that square roots will do.
+HS_INLINE double quantile(double k, double n) {
+    double above = k < 0 ? 0 : k < n ? k / n : 1;
+    return 5.39 * (std::sqrt(std::sqrt(std::sqrt(1 - above))) - std::sqrt(std::sqrt(std::sqrt(above))));
+}
+
+// The threshold of a slice with this mean and variance if it were normal, z its quantile: clip((x - mu)/tau) is the
+// chance that x - tau * U exceeds mu, U uniform.
+HS_INLINE double guess(double mean, double variance, double z, double tau) {
     return mean - tau / 2 + std::sqrt(variance + tau * tau / 12) * z;
 }
 

@@ -28,6 +28,20 @@ struct Pass {
     }
 };
 
+// Lanes from `first` on, first >= 1: what is left of a slice when its last register overlaps the one before.
+template <class T>
+HS_INLINE typename Lanes<T>::Int lanes_from(int first) {
+    constexpr int W = Lanes<T>::width;
+    struct Steps {
+        IntOf<T> value[2 * W];
+        constexpr Steps() : value{} {
+            for (int l = W; l < 2 * W; ++l) value[l] = -1;
+        }
+    };
+    static constexpr Steps steps;
+    return Lanes<T>::load_int(steps.value + W - first);
+}
+
 // Sums over one slice; with `y`, the projection is written as well.
 template <class T, bool write>
 HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
@@ -60,17 +74,28 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
         } while (i + 2 * W <= end);
         total += L::widen(sum);
     }
-    for (; i < n; i += W) {
-        int64_t rest = n - i < W ? n - i : W;
+    if (i + W <= n) {
         Vec sum = {};
-        T tail[W];
-        for (int l = 0; l < W; ++l) tail[l] = l < rest ? x[i + l] : -std::numeric_limits<T>::infinity();
-        Vec p = at.add(L::load(tail), sum, above, ones);
+        Vec p = at.add(L::load(x + i), sum, above, ones);
+        if constexpr (write) L::store(y + i, L::min(one, p));
         total += L::widen(sum);
-        if constexpr (write) {
+        i += W;
+    }
+    if (i < n) {
+        Vec sum = {}, none = L::splat(-std::numeric_limits<T>::infinity());
+        if (n >= W) {
+            Vec v = L::load(x + n - W);
+            at.add(L::pick(lanes_from<T>(static_cast<int>(W - (n - i))), v, none), sum, above, ones);
+            if constexpr (write) L::store(y + n - W, L::min(one, L::max(L::splat(0), at.place(v))));
+        } else {
+            T tail[W];
+            L::store(tail, none);
+            std::memcpy(tail, x, static_cast<size_t>(n) * sizeof(T));
+            Vec p = at.add(L::load(tail), sum, above, ones);
             L::store(tail, L::min(one, p));
-            std::memcpy(y + i, tail, static_cast<size_t>(rest) * sizeof(T));
+            if constexpr (write) std::memcpy(y, tail, static_cast<size_t>(n) * sizeof(T));
         }
+        total += L::widen(sum);
     }
     return {L::total(total), static_cast<double>(L::total_int(above - ones)), static_cast<double>(L::total_int(ones))};
 }
@@ -85,11 +110,12 @@ HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     int64_t i = 0;
     for (; i + W <= n; i += W) L::store(y + i, L::min(one, L::max(zero, at.place(L::load(x + i)))));
     if (i == n) return;
+    if (n >= W) return L::store(y + n - W, L::min(one, L::max(zero, at.place(L::load(x + n - W)))));
     T tail[W] = {};
-    size_t rest = static_cast<size_t>(n - i) * sizeof(T);
-    std::memcpy(tail, x + i, rest);
+    size_t all = static_cast<size_t>(n) * sizeof(T);
+    std::memcpy(tail, x, all);
     L::store(tail, L::min(one, L::max(zero, at.place(L::load(tail)))));
-    std::memcpy(y + i, tail, rest);
+    std::memcpy(y, tail, all);
 }
 
 // The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.
@@ -127,9 +153,23 @@ Gap gap_row(const T* x, int64_t n, Split<T> mu, T inverse) {
     return {static_cast<double>(zero), static_cast<double>(one)};
 }
 
-// Mean and variance of the finite entries, about the first of them; single precision will do for a first guess.
+// Of the finite entries; `square` is the mean square about `origin`, infinite where it overflowed. `certain` entries are
+// +inf.
+struct Moments {
+    double count, certain, mean, square, origin;
+
+    HS_INLINE Moments(double m, double up, double one, double two, double about) : count(m), certain(up), origin(about) {
+        double each = m > 0 ? 1 / m : 0;
+        mean = one * each;
+        square = two * each;
+    }
+    HS_INLINE double variance() const { return square > mean * mean ? square - mean * mean : 0; }
+    HS_INLINE double center() const { return origin + mean; }
+};
+
+// About the first entry; single precision will do for a first guess.
 template <class T>
-void moments_row(const T* x, int64_t n, double& mean, double& variance) {
+HS_INLINE Moments moments_of_all(const T* x, int64_t n) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
@@ -140,29 +180,88 @@ void moments_row(const T* x, int64_t n, double& mean, double& variance) {
         a += u, b += v;
         aa += u * u, bb += v * v;
     }
-    double m = static_cast<double>(n), one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb));
-    double origin = static_cast<double>(x[0]);
+    if (i + W <= n) {
+        Vec u = L::load(x + i) - shift;
+        a += u;
+        aa += u * u;
+        i += W;
+    }
+    if (i < n && n >= W) {
+        Vec u = L::keep(L::load(x + n - W) - shift, lanes_from<T>(static_cast<int>(W - (n - i))));
+        b += u;
+        bb += u * u;
+        i = n;
+    }
+    double one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb)), origin = static_cast<double>(x[0]);
     for (; i < n; ++i) {
         double u = static_cast<double>(x[i]) - origin;
         one += u;
         two += u * u;
     }
-    if (!(two < std::numeric_limits<T>::max())) {    // infinities: leave them out
-        m = one = two = origin = 0;
-        for (i = 0; i < n; ++i) {
-            double v = static_cast<double>(x[i]);
-            if (!std::isfinite(v)) continue;
-            if (m == 0) origin = v;
-            m += 1;
-            one += v - origin;
-            two += (v - origin) * (v - origin);
-        }
-    }
-    m = m > 0 ? m : 1;
-    mean = one / m;
-    variance = two / m - mean * mean;
-    variance = variance > 0 ? variance : 0;
-    mean += origin;
+    return {static_cast<double>(n), 0, one, two, origin};
 }
+
+// Infinities are left out: masks are made of them.
+template <class T>
+Moments moments_of_finite(const T* x, int64_t n) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    int64_t i = 0;
+    while (i + 1 < n && !std::isfinite(x[i])) ++i;
+    T origin = std::isfinite(x[i]) ? x[i] : T(0);
+    double certain = 0;
+    for (int64_t j = 0; j < i; ++j) certain += x[j] > 0;
+    Vec shift = L::splat(origin), big = L::splat(std::numeric_limits<T>::max()), zero = L::splat(0), one = {}, two = {};
+    typename L::Int count = {}, ups = {};
+    for (; i + W <= n; i += W) {
+        Vec v = L::load(x + i);
+        typename L::Int finite = ~(L::max(v, zero - v) > big);
+        Vec u = L::keep(v - shift, finite);
+        one += u;
+        two += u * u;
+        count -= finite;
+        ups -= v > big;
+    }
+    double m = static_cast<double>(L::total_int(count)), sum = L::total(L::widen(one)), square = L::total(L::widen(two));
+    certain += static_cast<double>(L::total_int(ups));
+    for (; i < n; ++i) {
+        certain += x[i] > std::numeric_limits<T>::max();
+        if (!std::isfinite(x[i])) continue;
+        double u = static_cast<double>(x[i]) - static_cast<double>(origin);
+        m += 1;
+        sum += u;
+        square += u * u;
+    }
+    return {m, certain, sum, square, static_cast<double>(origin)};
+}
+
+// Numbers whose squares the type cannot hold, and NaN.
+template <class T>
+Moments moments_of_huge(const T* x, int64_t n) {
+    double m = 0, certain = 0, one = 0, two = 0, origin = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        double v = static_cast<double>(x[i]);
+        certain += v > std::numeric_limits<double>::max();
+        if (!std::isfinite(v)) continue;
+        if (m == 0) origin = v;
+        m += 1;
+        one += v - origin;
+        two += (v - origin) * (v - origin);
+    }
+    return {m, certain, one, two, origin};
+}
+
+template <class T>
+HS_INLINE Moments moments_row(const T* x, int64_t n) {
+    Moments m = moments_of_all(x, n);
+    if (m.square < std::numeric_limits<T>::max()) return m;
+    m = moments_of_finite(x, n);
+    return m.square < std::numeric_limits<T>::max() ? m : moments_of_huge(x, n);
+}
+
+HS_INLINE double quantile(const Moments& m, double k) { return quantile(k - m.certain, m.count); }
+
+HS_INLINE double guess(const Moments& m, double k, double tau) { return guess(m.center(), m.variance(), quantile(m, k), tau); }
 
 }  // namespace hs::HS_VARIANT

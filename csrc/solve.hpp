@@ -129,10 +129,11 @@ Search sample_start(const T* x, int64_t n, double k, double tau) {
             std::memcpy(sample + r * sample_run, x + r * step, sample_run * sizeof(T));
         from = sample;
     }
-    double mean, variance, share = static_cast<double>(m) / static_cast<double>(n);
-    moments_row(from, m, mean, variance);
-    Search s = start_at(guess(mean, variance, k, static_cast<double>(n), tau), tau + std::sqrt(variance) / 4);
+    Moments some = moments_row(from, m);
+    double share = static_cast<double>(m) / static_cast<double>(n), spread = std::sqrt(some.variance());
+    Search s = start_at(guess(some, share * k, tau), tau + spread / 4);
     if (m == n) return s;
+    double normal = s.mu;
     T inverse = static_cast<T>(1 / tau);
     for (int number = 0; number < 8; ++number) {
         Sums sums = pass_row<T, false>(from, nullptr, m, split<T>(s.mu, s.low), inverse);
@@ -142,7 +143,10 @@ Search sample_start(const T* x, int64_t n, double k, double tau) {
         advance(sums, goal, static_cast<double>(m), tau, s);
         if (std::fabs(r) <= 0.5 || std::fabs(r) <= 0.01 * sums.active) break;
     }
-    return start_at(s.mu, tau + std::sqrt(variance) / 16);
+    // Where the sample looks normal, the moments of the whole row tell more than the sample's own threshold.
+    if (n < parallel_row && some.count == static_cast<double>(m) && std::fabs(s.mu - normal) < 0.1 * (spread + tau / 4))
+        s.mu = guess(moments_row(x, n), k, tau);
+    return start_at(s.mu, tau + spread / 16);
 }
 
 template <class T, class Sink>
@@ -185,7 +189,7 @@ class RowBatch {
 
   private:
     void begin(int count, double n) {
-        double mean[most_slices], variance[most_slices];
+        double mean[most_slices], variance[most_slices], z[most_slices], all = quantile(rows.k.scalar, n);
         step.count = 0;
         for (int64_t r = base; r < base + count; ++r) {
             double k = rows.k[rows.first + r], tau = rows.tau[rows.first + r];
@@ -194,7 +198,12 @@ class RowBatch {
                 continue;
             }
             int j = step.count++;
-            if (!rows.start) moments_row(rows.row(r), rows.n, mean[j], variance[j]);
+            if (!rows.start) {
+                Moments m = moments_row(rows.row(r), rows.n);
+                mean[j] = m.center();
+                variance[j] = m.variance();
+                z[j] = rows.k.values || m.count < n ? quantile(m, k) : all;
+            }
             row[j] = r;
             done[j] = false;
             step.k[j] = k;
@@ -206,7 +215,7 @@ class RowBatch {
             return;
         }
         for (int j = 0; j < step.count; ++j) {
-            mean[j] = guess(mean[j], variance[j], step.k[j], n, step.tau[j]);
+            mean[j] = guess(mean[j], variance[j], z[j], step.tau[j]);
             variance[j] = step.tau[j] + std::sqrt(variance[j]) / 4;
         }
         for (int j = 0; j < step.count; ++j) step.start(j, mean[j], variance[j]);

@@ -88,7 +88,8 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
     """The comparison on one data set by one measure, narrow enough for 80 columns."""
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
-    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; p by paired t-test, Holm's over "
+    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; difference to {baseline}, "
+    caption += "p by paired t-test, Holm's over "
     caption += f"{cells[0].comparisons} comparison{'s' * (cells[0].comparisons != 1)}"
     table = Table(
         title=cells[0].dataset,
@@ -99,7 +100,7 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         pad_edge=False,
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
-    for name in ("batch", "loss", "setting", shown, f"vs {baseline}", "p", "p Holm"):
+    for name in ("batch", "loss", "setting", shown, "difference", "p", "p Holm"):
         left, narrow = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
         table.add_column(name, justify="left" if left else "right", no_wrap=narrow, overflow="fold")
     previous = cells[0].batch_size
@@ -120,7 +121,7 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
             "" if against is None else p_text(c.holm_p),
         )
     # Names and headings may be broken, numbers may not.
-    table.columns[1].min_width = min(13, max(len(c.loss) for c in cells))
+    table.columns[1].min_width = min(19, max(len(c.loss) for c in cells))
     for column in table.columns[3:5]:
         texts = [*str(column.header).split(), *(re.sub(r"\[/?bold\]", "", str(v)) for v in column.cells)]
         column.min_width = max(map(len, texts))
