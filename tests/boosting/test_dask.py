@@ -147,7 +147,7 @@ def test_error_rates_use_the_thresholds_of_the_workers(client):
 def test_a_worker_that_dies_is_an_error(client, tmp_path):
     x, y = coarse(2)
     # Whose message comes first, XGBoost's or Dask's, is a race; that one comes is not.
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
         client.sync(_within, 120, client, matrix(client, x, y), Dying(tmp_path / "died"))
     assert not isinstance(caught.value, (TimeoutError, asyncio.TimeoutError))
     assert (tmp_path / "died").exists()
