@@ -100,7 +100,8 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         pad_edge=False,
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
-    for name in ("batch", "loss", "setting", shown, "difference", "p", "p Holm"):
+    sized = any(c.batch_size for c in cells)
+    for name in (*["batch"] * sized, "loss", "setting", shown, "difference", "p", "p Holm"):
         left, narrow = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
         table.add_column(name, justify="left" if left else "right", no_wrap=narrow, overflow="fold")
     previous = cells[0].batch_size
@@ -112,7 +113,7 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         against = c.against
         difference = "" if against is None else measure.with_sign(against.difference)
         table.add_row(
-            batch_text(c.batch_size),
+            *[batch_text(c.batch_size)] * sized,
             c.loss,
             c.setting,
             f"{measure.text(c.summary.mean)} ± {measure.text(half)}",
@@ -121,8 +122,8 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
             "" if against is None else p_text(c.holm_p),
         )
     # Names and headings may be broken, numbers may not.
-    table.columns[1].min_width = min(19, max(len(c.loss) for c in cells))
-    for column in table.columns[3:5]:
+    table.columns[sized].min_width = min(13, max(len(c.loss) for c in cells))
+    for column in table.columns[2 + sized : 4 + sized]:
         texts = [*str(column.header).split(), *(re.sub(r"\[/?bold\]", "", str(v)) for v in column.cells)]
         column.min_width = max(map(len, texts))
     return table

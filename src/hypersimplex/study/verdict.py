@@ -10,33 +10,38 @@ LEVEL = 0.05
 
 
 def verdict(rows: Sequence[Cell]) -> str:
-    """Say in a sentence for each data set what the corrected tests allow to say."""
-    sentences = []
-    for dataset in dict.fromkeys(c.dataset for c in rows):
-        here = [c for c in rows if c.dataset == dataset]
-        for loss in dict.fromkeys(c.loss for c in here):
-            tested = [c for c in here if c.loss == loss and c.against is not None and not math.isnan(c.holm_p)]
-            if not loss.startswith("hypersimplex") or not tested:
-                continue
-            baseline = tested[0].baseline
-            sizes: dict[str, list[str]] = {"is better than": [], "is worse than": [], "cannot be told from": []}
-            for c in tested:
-                assert c.against is not None
-                clear = c.holm_p < LEVEL
-                word = (
-                    ("is better than" if c.against.difference > 0 else "is worse than")
-                    if clear
-                    else "cannot be told from"
-                )
-                sizes[word].append(str(c.batch_size))
-            at = " at batch size {}" if tested[0].batch_size else f" by {MEASURES[tested[0].measure].title}"
-            parts = [f"{word} {baseline}{at.format(', '.join(s))}" for word, s in sizes.items() if s]
-            seeds = min(c.against.n for c in tested if c.against)
-            sentences.append(f"On {dataset}, {loss} {'; it '.join(parts)} ({seeds} seeds, Holm-corrected p < {LEVEL}).")
+    """Say in a sentence for each HyperSimplex variant what the corrected tests allow to say."""
+    sentences, seeds = [], set()
+    for loss in dict.fromkeys(c.loss for c in rows if c.loss.startswith("hypersimplex")):
+        tested = [c for c in rows if c.loss == loss and c.against is not None and not math.isnan(c.holm_p)]
+        places: dict[str, dict[str, list[str]]] = {
+            w: {} for w in ("is better than", "is worse than", "cannot be told from")
+        }
+        for c in tested:
+            assert c.against is not None
+            word = "cannot be told from" if c.holm_p >= LEVEL else f"is {_better_or_worse(c)} than"
+            sizes = places[word].setdefault(c.dataset, [])
+            sizes += [str(c.batch_size)] if c.batch_size else []
+            seeds.add(c.against.n)
+        if tested:
+            by = "" if tested[0].batch_size else f" by {MEASURES[tested[0].measure].title}"
+            parts = [f"{word} {tested[0].baseline}{by} on {_listed(found)}" for word, found in places.items() if found]
+            sentences.append(f"{loss} {'; it '.join(parts)}.")
     if sentences:
-        return " ".join(sentences)
+        count = "/".join(map(str, sorted(seeds)))
+        return " ".join(sentences) + f" Tested over {count} seeds, at p < {LEVEL} after Holm's correction."
     baselines = " or ".join(sorted({c.baseline for c in rows}))
     return f"No HyperSimplex run can be compared with {baselines} yet: two seeds of both are needed."
+
+
+def _better_or_worse(cell: Cell) -> str:
+    assert cell.against is not None
+    return "better" if cell.against.difference > 0 else "worse"
+
+
+def _listed(found: dict[str, list[str]]) -> str:
+    sized = [f"{dataset} at batch size {', '.join(sizes)}" for dataset, sizes in found.items() if sizes]
+    return " and on ".join(sized) if sized else ", ".join(found)
 
 
 def settings_tried(results: Sequence[Result]) -> dict[str, int]:
