@@ -17,6 +17,7 @@ namespace hs {
 const Variant& variant() {
     static const Variant& chosen = []() -> const Variant& {
         const char* wanted = std::getenv("HYPERSIMPLEX_SIMD");
+        if (wanted && !*wanted) wanted = nullptr;
         for (const Variant* v : variants)
             if (v->supported() && (!wanted || std::strcmp(wanted, v->name) == 0)) return *v;
         return baseline::table;
@@ -43,9 +44,11 @@ Result binary(const Binary<T>& p) {
     const Layout& l = p.layout;
     std::unique_ptr<T[]> copy(new (std::nothrow) T[static_cast<size_t>(l.n) + 1]);
     if (!copy) return {Status::no_memory, 0, 0};
+    auto bad = [&](double k) { return !(k >= 0 && k <= static_cast<double>(l.n)) || k != std::floor(k); };
+    if (!p.k.values && bad(p.k.scalar)) return {Status::bad_k, 0, 0};
     for (int64_t s = 0; s < l.slices(); ++s) {
         double k = p.k[s];
-        if (!(k >= 0 && k <= static_cast<double>(l.n)) || k != std::floor(k)) return {Status::bad_k, s, 0};
+        if (bad(k)) return {Status::bad_k, s, 0};
         const T* x = p.x + l.origin(s);
         T* y = p.y + l.origin(s);
         bool nan = false;

@@ -172,10 +172,11 @@ template <class T>
 Result project(const Project<T>& p) {
     const Layout& l = p.layout;
     double n = static_cast<double>(l.n);
-    for (int64_t s = 0; s < l.slices(); ++s) {
+    bool same = !p.k.values && !p.tau.values;    // then they are checked even where there is no slice
+    for (int64_t s = 0; s < l.slices() || (same && s == 0); ++s) {
         if (!(p.tau[s] > 0) || !std::isfinite(p.tau[s])) return {Status::bad_tau, s, 0};
         if (!(p.k[s] >= 0 && p.k[s] <= n)) return {Status::bad_k, s, 0};
-        if (!p.k.values && !p.tau.values) break;
+        if (same) break;
     }
     if (l.slices() == 0 || l.n == 0) {
         if (p.mu)

@@ -66,6 +66,7 @@ def test_a_missing_peer_is_named_with_its_command(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert "pip install entmax" in done.output
     assert "git clone https://github.com/camilog04/" in done.output
+    assert "PEERS_FOLDER" not in done.output
     assert {row["peer"] for row in results.read(tmp_path, "peers")} == {"entmax budget_bisect", "paper's kernel"}
 
 
@@ -89,6 +90,22 @@ def test_files_figure_and_page_are_written(tmp_path, monkeypatch):
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| bisection in torch |" in text
+
+
+def test_one_peer_alone_takes_turns_with_ours_and_softmax(tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "run", in_this_process)
+    done = bench(tmp_path, "--quick", "--part", "times", "--peer", "sort in torch")
+    assert done.exit_code == 0, done.output
+    (row,) = [row for row in results.read(tmp_path, "times") if row["peer"] == "sort in torch"]
+    assert float(row["both_over_ours"]) > 0
+    assert float(row["forward_over_softmax"]) > 0
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    done = bench(tmp_path / "file", "--part", "exact", "--peer", "hypersimplex")
+    assert done.exit_code == 1
+    assert "error: " in done.output
 
 
 def in_this_process(peer, tasks, folder, limits, *, stop=False):

@@ -131,6 +131,22 @@ def test_empty_slices_and_empty_batches(fe, dtype):
     assert fe.binary_argmax(np.zeros((5, 0), dtype), 2, axis=0).shape == (5, 0)
 
 
+@every_front_end
+def test_an_empty_batch_does_not_hide_bad_numbers(fe):
+    x = np.zeros((0, 3))
+    refuses(fe, ValueError, "k must be between 0 and 3 (the size of axis -1), got 7", fe.soft_binary_argmax, x, 7)
+    refuses(fe, ValueError, "k must be between 0 and 3 (the size of axis -1), got 7", fe.threshold, x, 7)
+    refuses(fe, ValueError, "tau must be positive, got -1.0", fe.soft_binary_argmax, x, 1, -1.0)
+    refuses(fe, ValueError, "k must be between 0 and 3 (the size of axis -1), got -1", fe.binary_argmax, x, -1)
+
+
+@every_front_end
+def test_text_is_no_number(fe):
+    x = np.zeros(3)
+    refuses(fe, TypeError, "k must be a number or an array of numbers, got str", fe.soft_binary_argmax, x, "2")
+    refuses(fe, TypeError, "tau must be a number or an array of numbers, got str", fe.soft_binary_argmax, x, 1, "1")
+
+
 @every_dtype
 def test_the_largest_numbers_do_not_overflow(fe, dtype):
     top = float(np.finfo(dtype).max) if dtype in WIDE else 3e4

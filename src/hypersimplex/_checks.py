@@ -28,6 +28,8 @@ def not_a_number(name: str, value: object) -> TypeError:
 
 
 def check_number(name: str, value: object) -> float:
+    if isinstance(value, str | bytes | bytearray):
+        raise not_a_number(name, value)
     try:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

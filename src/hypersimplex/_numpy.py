@@ -9,7 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from hypersimplex import _checks, _kernel
 
+if os.environ.get("HYPERSIMPLEX_SIMD", _kernel.variant()) not in ("", _kernel.variant()):
+    raise ValueError(
+        "HYPERSIMPLEX_SIMD must be baseline, avx2 or avx512, and one that this processor runs, "
+        f"got {os.environ['HYPERSIMPLEX_SIMD']!r}"
+    )
+
 Array = NDArray[Any]
+
+MOST_THREADS = 1024  # the kernel takes fewer still
 
 
 def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
@@ -72,9 +80,9 @@ def threads() -> int:
     wanted = os.environ.get("HYPERSIMPLEX_NUM_THREADS")
     if wanted is None:
         return _processors()
-    if not wanted.isdigit() or int(wanted) < 1:
+    if not wanted.isdecimal() or int(wanted) < 1:
         raise ValueError(f"HYPERSIMPLEX_NUM_THREADS must be a positive whole number, got {wanted!r}")
-    return int(wanted)
+    return min(int(wanted), MOST_THREADS)
 
 
 @cache

@@ -28,7 +28,10 @@ def bench(
             "report: only print what --output holds. Repeatable; default: all."
         ),
     ] = None,
-    peer: Annotated[list[str] | None, typer.Option(help="Measure this peer alone. Repeatable.")] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(help="Measure this peer alone; for times beside ours and softmax. Repeatable."),
+    ] = None,
     shape: Annotated[list[str] | None, typer.Option(help="For times: 10x8192, say. Repeatable; default: all.")] = None,
     output: Annotated[
         Path, typer.Option(help="Folder of the CSV files and the figure; parts measured again replace their rows.")
@@ -39,9 +42,9 @@ def bench(
     ] = Path("peers"),
     threads: Annotated[int, typer.Option(min=1)] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of every peer at a shape; slow ones take fewer.")] = 15,
-    seconds: Annotated[float, typer.Option(min=0, help="A call that takes longer counts as failed.")] = 10.0,
-    gigabytes: Annotated[float, typer.Option(min=0, help="And one that asks for more memory.")] = 8.0,
-    largest: Annotated[int, typer.Option(help="For growth: the largest n to try.")] = 10**8,
+    seconds: Annotated[float, typer.Option(min=0.1, help="A call that takes longer counts as failed.")] = 10.0,
+    gigabytes: Annotated[float, typer.Option(min=0.1, help="And one that asks for more memory.")] = 8.0,
+    largest: Annotated[int, typer.Option(min=100, help="For growth: the largest n to try.")] = 10**8,
     quick: Annotated[bool, typer.Option(help="Few rounds, small sizes: does everything run?")] = False,
     markdown: Annotated[bool, typer.Option(help="Print the tables as Markdown.")] = False,
     page: Annotated[
@@ -77,6 +80,6 @@ def bench(
             markdown=markdown,
             page=page,
         )
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None

@@ -5,6 +5,7 @@ part of this package.
 """
 
 import importlib.metadata
+import shlex
 import subprocess
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -213,9 +214,11 @@ def find(name: str) -> Peer:
 class Missing:
     peer: Peer
     reason: str
+    folder: Path
 
     def __str__(self) -> str:
-        return f"{self.peer.name} is missing ({self.reason}); install it with: {self.peer.install}"
+        command = self.peer.install.replace(FOLDER, shlex.quote(str(self.folder)))
+        return f"{self.peer.name} is missing ({self.reason}); install it with: {command}"
 
 
 def present(names: Collection[str], folder: Path) -> tuple[list[Peer], list[Missing]]:
@@ -227,7 +230,7 @@ def present(names: Collection[str], folder: Path) -> tuple[list[Peer], list[Miss
         try:
             peer.load(folder)
         except Exception as error:  # a peer may fail to import in its own way, and that is its reason
-            missing.append(Missing(peer, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"))
+            missing.append(Missing(peer, f"{type(error).__name__}: {' '.join(str(error).split())[:160]}", folder))
         else:
             found.append(peer)
     return found, missing

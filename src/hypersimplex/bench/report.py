@@ -6,7 +6,7 @@ from pathlib import Path
 from hypersimplex.bench import timing
 from hypersimplex.bench.cases import count
 from hypersimplex.bench.edges import RIGHT, SKIPPED
-from hypersimplex.bench.peers import NAMES, OURS, PEERS, PROJECTION
+from hypersimplex.bench.peers import FOLDER, NAMES, OURS, PEERS, PROJECTION, Peer
 from hypersimplex.bench.results import Row, read
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
@@ -51,8 +51,12 @@ def _peers(folder: Path) -> Section:
     rows = sorted(read(folder, "peers"), key=_order)
     found = [[row["peer"], row["version"], about[row["peer"]].computes] for row in rows if not row["missing"]]
     yield "Who is compared", ["peer", "version", "computes"], found
-    lines = [[row["peer"], row["missing"], f"`{about[row['peer']].install}`"] for row in rows if row["missing"]]
+    lines = [[row["peer"], row["missing"], f"`{_command(about[row['peer']])}`"] for row in rows if row["missing"]]
     yield "Missing", ["peer", "why", "command that installs it"], lines
+
+
+def _command(peer: Peer) -> str:
+    return peer.install.replace(FOLDER, "peers")  # the option's default
 
 
 def _exact(folder: Path) -> Section:

@@ -68,6 +68,8 @@ def _rows(
     if part == "probe":
         yield from parts.probe(found, options, cases)
     elif part == "times":
+        # Ratios are taken in turns with ours and with softmax, whoever else was asked for.
+        found, _ = peers.present({*(peer.name for peer in found), *parts.BASES}, options.folder)
         known = [{row[name] for name in ("threads", "shape", "dim", "peer")} for row in results.read(output, "probe")]
         wanted = [{str(options.threads), size(shape), str(dim)} for shape, dim in cases]
         new = [peer for peer in found if any(place | {peer.name} not in known for place in wanted)]

@@ -75,6 +75,8 @@ def fail(failure: _checks.Failure, k: Tensor | float, tau: Tensor | float, n: in
 
 def kernel_project(x: Tensor, k: Tensor | float, tau: Tensor | float, dim: int, y: int, mu: int) -> None:
     """Run the kernel on an even x, writing to the addresses y and mu; tensors k and tau are contiguous float64."""
+    if isinstance(tau, Tensor) and not tau.numel():
+        return  # no slice; and an empty tensor has no address
     failure = _kernel.project_at(
         x.dtype is torch.float64, x.data_ptr(), y, mu, x.shape, x.stride(), dim,
         *address(k), *address(tau), 0, torch.get_num_threads(),

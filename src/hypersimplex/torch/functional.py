@@ -103,8 +103,9 @@ def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
 
 def _as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor, Tensor]:
     along = _check_input(input, dim)
-    if input.device.type != "cpu" and input.numel():
-        # On the CPU the operator reads the values itself; elsewhere numbers are all that can be read without waiting.
+    if input.device.type != "cpu" or not input.numel():
+        # On the CPU the operator reads the values of every slice; elsewhere numbers are all that can be read without
+        # waiting.
         _checks.check_numbers(k, tau, input.shape[along], f"dim {dim}")
     return _over_slices("k", k, input, along), _over_slices("tau", tau, input, along)
 
