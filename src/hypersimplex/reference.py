@@ -19,9 +19,8 @@ def _project(x: Array, k: float, tau: float) -> tuple[Array, float]:
     """Return y = clip((x - mu)/tau, 0, 1) and mu, with mu such that y sums to k."""
     if np.isnan(x).any():
         return np.full_like(x, np.nan), np.nan
-    usable, infinite = x.size - np.sum(np.isneginf(x)), np.sum(np.isposinf(x))
-    if k > usable:
-        raise ValueError(f"k must be at most {usable}, the number of entries that are not -inf, got {k:g}")
+    _check_masks(x, k)
+    infinite = np.sum(np.isposinf(x))
     if infinite > k:
         return np.where(np.isposinf(x), k / infinite, 0.0), np.inf
 
@@ -88,6 +87,7 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
     for i in np.ndindex(rows.shape[:-1]):
         if ks[i] != int(ks[i]):
             raise ValueError(f"k must be a whole number for binary_argmax, got {ks[i]:g}")
+        _check_masks(rows[i], float(ks[i]))
         y[i][np.argsort(-rows[i], kind="stable")[: int(ks[i])]] = 1.0
         if np.isnan(rows[i]).any():
             y[i] = np.nan
@@ -129,6 +129,13 @@ def _solve(x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: int) -> tuple[Array
         for i in np.ndindex(rows.shape[:-1]):
             y[i], mu[i] = _project(rows[i], float(ks[i]), float(taus[i]))
     return np.moveaxis(y, -1, axis), mu
+
+
+def _check_masks(x: Array, k: float) -> None:
+    """Entries of -inf are never chosen; a slice with a NaN takes any k, since it is NaN anyway."""
+    usable = x.size - np.sum(np.isneginf(x))
+    if k > usable and not np.isnan(x).any():
+        raise ValueError(f"k must be at most {usable}, the number of entries that are not -inf, got {k:g}")
 
 
 def _slices(x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: int) -> tuple[Array, Array, Array]:

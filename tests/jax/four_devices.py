@@ -21,7 +21,7 @@ V = RNG.normal(size=64).astype(np.float32)
 
 def weighted(x, labels, kept, v, **more):
     losses, (mu, k) = hsj.loss_and_threshold(x, labels, where=kept, tau=0.7, **more)
-    return jnp.dot(v, losses), (losses, mu, k)
+    return jnp.sum(v * losses), (losses, mu, k)
 
 
 def same(got, want):
@@ -37,6 +37,39 @@ spread = [jax.device_put(a, NamedSharding(MESH, P("batch"))) for a in (X, LABELS
 assert len(to_x.sharding.device_set) == 4
 same((losses, mu, k, to_x), (LOSSES, MU, K, TO_X))
 print("sharded arrays under jit")
+
+
+# A mesh with Explicit axes, where shardings are part of the types.
+WIDE = RNG.normal(size=(4, 40_000)).astype(np.float32)
+
+
+def operators(x, k, axis):
+    y = hsj.soft_binary_argmax(x, k, 0.5, axis=axis)
+    return y, hsj.threshold(x, k, 0.5, axis=axis), hsj.binary_argmax(x, k, axis=axis)
+
+
+def explicit():
+    mesh = jax.make_mesh((4,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
+    want = [operators(X, 13, 0), operators(X, 2, 1), operators(WIDE, 100, 1)]
+    (value, aux), to_x = jax.value_and_grad(weighted, has_aux=True)(X, LABELS, KEPT, V)
+    with jax.set_mesh(mesh):
+        x, labels, kept, v = (jax.device_put(a, NamedSharding(mesh, P("batch"))) for a in (X, LABELS, KEPT, V))
+        wide = jax.device_put(WIDE, NamedSharding(mesh, P(None, "batch")))
+        run = jax.jit(operators, static_argnums=(1, 2))
+        got = [run(x, 13, 0), run(x, 2, 1), run(wide, 100, 1)]
+        same(got, want)
+        assert got[2][0].sharding.spec == P(None, "batch")
+        got = jax.jit(jax.value_and_grad(weighted, has_aux=True))(x, labels, kept, v)
+        assert len(got[1].sharding.device_set) == 4
+        same(got, ((value, aux), to_x))
+        k = jax.device_put(np.full(64, 2), NamedSharding(mesh, P("batch")))
+        same(jax.jit(lambda x, k: operators(x, k, 1))(x, k), want[1])
+        deep = hsj.hypersimplex_loss(x.reshape(16, 4, 5), labels.reshape(16, 4))
+        same(deep.reshape(64), hsj.hypersimplex_loss(X, LABELS))
+
+
+explicit()
+print("a mesh with Explicit axes")
 
 
 # shard_map: the gradient taken outside, and inside.

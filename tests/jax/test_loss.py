@@ -140,6 +140,35 @@ def test_under_jit_a_label_out_of_range_gives_nan():
     assert np.flatnonzero(np.isnan(losses)).tolist() == [3]
 
 
+@pytest.mark.parametrize("bad", [2.0, -0.5, np.nan, np.inf])
+def test_under_jit_a_dense_label_out_of_range_gives_nan(bad):
+    """As with an index, it counts for no class; where= forgives it."""
+    dense = ONEHOT.astype(np.float32)
+    dense[3, 1] = bad
+    losses = jax.jit(hsj.hypersimplex_loss)(LOGITS, dense)
+    assert np.flatnonzero(np.isnan(losses)).tolist() == [3]
+    kept = np.arange(20) != 3
+    losses, to_x = jax.jit(jax.value_and_grad(lambda x, y: jnp.sum(hsj.hypersimplex_loss(x, y, where=kept))))(
+        LOGITS, dense
+    )
+    np.testing.assert_allclose(losses, formula(LOGITS[kept], ONEHOT[kept]).sum(), rtol=1e-5)
+    assert np.isfinite(to_x).all()
+    binary = jax.jit(hsj.hypersimplex_loss)(LOGITS[:, 1], dense[:, 1])
+    assert np.flatnonzero(np.isnan(binary)).tolist() == [3]
+
+
+def test_no_classes():
+    nothing = np.zeros((3, 0), np.float32)
+    for f in (hsj.hypersimplex_loss, jax.jit(hsj.hypersimplex_loss)):
+        np.testing.assert_array_equal(f(nothing, nothing), np.zeros(3))
+
+
+def test_a_half_prior_of_a_large_batch():
+    x, labels = np.zeros(70_000, np.float32), np.zeros(70_000, np.int32)
+    _, (_, k) = jax.jit(hsj.loss_and_threshold)(x, labels, prior=jnp.float16(1.0))
+    assert float(k) == 70_000
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "args", "kwargs"),
     [
@@ -153,6 +182,21 @@ def test_under_jit_a_label_out_of_range_gives_nan():
         (ValueError, r"k must be between 0 and 20 \(the number of samples\), got 21", (LOGITS, LABELS), {"k": 21}),
         (ValueError, "prior must be between 0 and 1, got 1.5", (LOGITS, LABELS), {"prior": 1.5}),
         (ValueError, "tau must be positive, got 0.0", (LOGITS, LABELS), {"tau": 0.0}),
+        (TypeError, "k must be a number or one number for each class, got str", (LOGITS, LABELS), {"k": "a"}),
+        (TypeError, "prior must be a number or one number for each class, got str", (LOGITS, LABELS), {"prior": "a"}),
+        (
+            TypeError,
+            "tau must be a number or one number for each class, got list",
+            (LOGITS, LABELS),
+            {"tau": [None, 1]},
+        ),
+        (
+            ValueError,
+            r"prior must be a number or have shape \(4,\), got shape \(3,\)",
+            (LOGITS, LABELS),
+            {"prior": [0.1] * 3},
+        ),
+        (ValueError, r"k must be a number or have shape \(4,\), got shape \(20,\)", (LOGITS, LABELS), {"k": [1] * 20}),
         (ValueError, r"where must have the shape of the batch \(20,\)", (LOGITS, LABELS), {"where": np.ones(3, bool)}),
         (TypeError, "where must be boolean, got float32", (LOGITS, LABELS), {"where": np.ones(20, np.float32)}),
     ],

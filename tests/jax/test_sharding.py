@@ -19,6 +19,7 @@ def test_four_devices_equal_one():
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:-1] == [
         "sharded arrays under jit",
+        "a mesh with Explicit axes",
         "shard_map",
         "the operator across devices",
         "pmap",

@@ -74,6 +74,22 @@ def test_under_jit_bad_numbers_give_nan(k, tau):
         assert np.isnan(jax.jit(hsj.binary_argmax)(X, k)).all()
 
 
+def test_a_boolean_k_is_0_or_1():
+    for f in (hsj.soft_binary_argmax, hsj.threshold, hsj.binary_argmax):
+        np.testing.assert_array_equal(jax.jit(f)(X, True), f(X, True))
+        np.testing.assert_array_equal(jax.jit(f)(X, True), f(X, 1))
+
+
+def test_binary_argmax_never_chooses_a_masked_entry():
+    x = np.array([[-np.inf, -np.inf, 1], [0, 1, -np.inf], [np.nan, -np.inf, -np.inf]], np.float32)
+    message = "^k must be at most 1, the number of entries that are not -inf, got 2$"
+    for f in (hsj.binary_argmax, reference.binary_argmax):
+        with pytest.raises(ValueError, match=message):
+            f(x, 2)
+        np.testing.assert_array_equal(f(x[1:], 2), [[1, 1, 0], [np.nan] * 3])
+    np.testing.assert_array_equal(jax.jit(hsj.binary_argmax)(x, 2), [[np.nan] * 3, [1, 1, 0], [np.nan] * 3])
+
+
 def test_under_jit_too_many_masked_entries_give_a_nan_slice():
     x = X.copy()
     x[1, :7] = -np.inf

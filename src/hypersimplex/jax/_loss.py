@@ -1,5 +1,6 @@
 """The HyperSimplex loss: every class's column of the batch is projected, and compared with the labels."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
-from hypersimplex.jax._operator import is_known, soft_binary_argmax, threshold
+from hypersimplex.jax._operator import is_known, per_class, soft_binary_argmax, threshold
 from hypersimplex.jax._search import Array
 
 
@@ -42,8 +43,7 @@ def hypersimplex_loss(
     >>> hypersimplex_loss(jnp.array([2.0, 1.5, 1.0]), jnp.array([0, 1, 0]))
     Array([0.28125, 0.28125, 0.     ], dtype=float32)
     """
-    batch = _prepare(logits, labels, where, k, prior, axis_name)
-    return _losses(batch, tau, axis_name)
+    return _losses(_prepare(logits, labels, where, k, prior, tau, axis_name), axis_name)
 
 
 def loss_and_threshold(
@@ -58,26 +58,34 @@ def loss_and_threshold(
 ) -> tuple[Array, tuple[Array, Array]]:
     """Return hypersimplex_loss, and beside it what threshold_update wants: each class's threshold and its k.
 
+    A class without a positive sample (k = 0) has no threshold in this batch, mu is inf; neither has one without a
+    negative (k is the number of samples), mu is -inf.
+
     >>> logits, labels = jnp.array([[2.0, 0.0], [0.5, 1.0], [0.0, 0.5]]), jnp.array([0, 1, 1])
     >>> losses, (mu, k) = loss_and_threshold(logits, labels)
     >>> mu, k
     (Array([ 0.75, -0.25], dtype=float32), Array([1, 2], dtype=int32))
     """
-    batch = _prepare(logits, labels, where, k, prior, axis_name)
-    mu = threshold(jax.lax.stop_gradient(batch.logits), batch.k, tau, axis=0, axis_name=axis_name)
-    return _losses(batch, tau, axis_name), (mu, jax.lax.stop_gradient(batch.k))
+    batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
+    counts = jax.lax.stop_gradient(jnp.broadcast_to(batch.k, batch.logits.shape[1:]))
+    mu = threshold(jax.lax.stop_gradient(batch.logits), batch.k, batch.tau, axis=0, axis_name=axis_name)
+    mu = jnp.where(counts == batch.size, -jnp.inf, mu)
+    return _losses(batch, axis_name), (jnp.where(counts == 0, jnp.inf, mu), counts)
 
 
 class _Batch(NamedTuple):
     logits: Array  # (examples, classes), or (examples,); -inf where an example does not count
-    labels: Array
+    labels: Array  # 0 where one is dense and out of range
+    valid: Array  # whether an example's labels are in range
     kept: Array | None
+    size: Array
     k: Any
+    tau: Any
     shape: tuple[int, ...]
 
 
-def _losses(batch: _Batch, tau: ArrayLike, axis_name: Any) -> Array:
-    p = soft_binary_argmax(batch.logits, batch.k, tau, axis=0, axis_name=axis_name)
+def _losses(batch: _Batch, axis_name: Any) -> Array:
+    p = soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name)
     wide = p if p.dtype == jnp.float64 else p.astype(jnp.float32)
     if batch.labels.ndim == p.ndim:
         squares = jnp.square(wide - batch.labels.astype(wide.dtype))
@@ -85,15 +93,14 @@ def _losses(batch: _Batch, tau: ArrayLike, axis_name: Any) -> Array:
     else:
         classes = p.shape[-1]
         losses = jnp.sum(jnp.square(wide - (batch.labels[:, None] == jnp.arange(classes))), -1)
-        losses = jnp.where((batch.labels >= 0) & (batch.labels < classes), losses, jnp.nan)
-    losses = losses / 2
+    losses = jnp.where(batch.valid, losses / 2, jnp.nan)
     if batch.kept is not None:
         losses = jnp.where(batch.kept, losses, 0)
     return losses.astype(p.dtype).reshape(batch.shape)
 
 
 def _prepare(
-    logits: ArrayLike, labels: ArrayLike, where: ArrayLike | None, k: Any, prior: Any, axis_name: Any
+    logits: ArrayLike, labels: ArrayLike, where: ArrayLike | None, k: Any, prior: Any, tau: Any, axis_name: Any
 ) -> _Batch:
     x, given = jnp.asarray(logits), jnp.asarray(labels)
     if not jnp.issubdtype(x.dtype, jnp.floating):
@@ -110,19 +117,44 @@ def _prepare(
     indices = given.shape != x.shape
     if indices and not jnp.issubdtype(given.dtype, jnp.integer):
         raise TypeError(f"labels must be integer where they hold class indices, got {given.dtype}")
-    x = x.reshape(-1, *x.shape[max(1, x.ndim - 1) :])
+    x = x.reshape(math.prod(shape), *x.shape[max(1, x.ndim - 1) :])
     given = given.reshape(x.shape[: given.ndim - len(shape) + 1])
     kept = _kept(where, shape)
+    k, prior, tau = (_number(name, value, x) for name, value in (("k", k), ("prior", prior), ("tau", tau)))
     _check_labels(given, kept, x.shape[-1] if indices else None)
     _check_numbers(k, prior, kept, x.shape[0], axis_name)
-    # Sums over the batch are sums over all its devices; so is its size.
-    if k is None:
-        k = _size(kept, x, axis_name) * jnp.asarray(prior) if prior is not None else _counts(given, kept, x, axis_name)
     if kept is not None:
-        x = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), x, -jnp.inf)
-        if not indices:
-            given = jnp.where(kept.reshape(-1, *[1] * (x.ndim - 1)), given, 0)
-    return _Batch(x, given, kept, k, shape)
+        x = jnp.where(_over(x, kept), x, -jnp.inf)
+    given, valid = _in_range(given, kept, x, indices)
+    # Sums over the batch are sums over all its devices; so is its size.
+    size = _size(kept, x, axis_name)
+    if prior is not None:
+        share = jnp.asarray(prior)
+        k = size * share.astype(jnp.promote_types(share.dtype, jnp.float32))
+    elif k is None:
+        k = _counts(given, kept, x, size, axis_name)
+    return _Batch(x, given, valid, kept, size, k, tau, shape)
+
+
+def _number(name: str, value: Any, x: Array) -> Any:
+    """k, prior or tau, shaped to meet the columns of x."""
+    if value is None:
+        return None
+    array = per_class(name, value, x.shape[1] if x.ndim == 2 else 1)
+    return array if x.ndim == 2 else array.reshape(())
+
+
+def _over(x: Array, kept: Array) -> Array:
+    return kept.reshape(-1, *[1] * (x.ndim - 1))
+
+
+def _in_range(labels: Array, kept: Array | None, x: Array, indices: bool) -> tuple[Array, Array]:
+    """The labels, those that are dense with 0 for what does not count, and which examples' labels are in range."""
+    if indices:
+        return labels, (labels >= 0) & (labels < x.shape[-1])
+    good = (labels >= 0) & (labels <= 1)
+    valid = good if x.ndim == 1 else jnp.all(good, -1)
+    return jnp.where(good if kept is None else good & _over(x, kept), labels, 0), valid
 
 
 def _kept(where: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
@@ -148,12 +180,12 @@ def _check_labels(labels: Array, kept: Array | None, classes: int | None) -> Non
 
 def _check_numbers(k: Any, prior: Any, kept: Array | None, samples: int, axis_name: Any) -> None:
     if prior is not None and is_known(prior):
-        values = np.atleast_1d(np.asarray(prior, np.float64))
+        values = np.asarray(prior, np.float64)
         for bad in values[~((values >= 0) & (values <= 1))][:1]:
             raise ValueError(f"prior must be between 0 and 1, got {bad}")
     if k is not None and is_known(k) and axis_name is None and (kept is None or is_known(kept)):
         samples = samples if kept is None else int(kept.sum())
-        values = np.atleast_1d(np.asarray(k, np.float64))
+        values = np.asarray(k, np.float64)
         for bad in values[~((values >= 0) & (values <= samples))][:1]:
             rule = f"k must be between 0 and {samples} (the number of samples)"
             raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
@@ -168,13 +200,14 @@ def _size(kept: Array | None, x: Array, axis_name: Any) -> Array:
     return _everywhere(size, axis_name)
 
 
-def _counts(labels: Array, kept: Array | None, x: Array, axis_name: Any) -> Array:
+def _counts(labels: Array, kept: Array | None, x: Array, size: Array, axis_name: Any) -> Array:
     """How much of each class the batch holds."""
-    hits = labels if labels.ndim == x.ndim else labels[:, None] == jnp.arange(x.shape[-1])
-    if kept is not None:
-        hits = jnp.where(kept.reshape(-1, *[1] * (hits.ndim - 1)), hits, 0)
+    hits = labels
+    if labels.ndim < x.ndim:
+        hits = labels[:, None] == jnp.arange(x.shape[-1])
+        hits = hits if kept is None else hits & _over(x, kept)
     if not jnp.issubdtype(hits.dtype, jnp.floating):
         return _everywhere(jnp.sum(hits, 0, dtype=jnp.int32), axis_name)
     wide = hits if hits.dtype == jnp.float64 else hits.astype(jnp.float32)
     # Rounding may lift a sum of ones above their number.
-    return jnp.minimum(_everywhere(jnp.sum(wide, 0), axis_name), _size(kept, x, axis_name))
+    return jnp.minimum(_everywhere(jnp.sum(wide, 0), axis_name), size)

@@ -1,5 +1,6 @@
 """The operator for JAX: axes, dtypes, broadcasting and checks peeled off around the projection."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, SupportsIndex
 
@@ -61,7 +62,7 @@ def threshold(
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
     """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere; ties go to the lower index.
 
-    The result is piecewise constant and carries no gradient.
+    The result is piecewise constant and carries no gradient. Entries of -inf are never chosen.
 
     >>> binary_argmax(jnp.array([0.1, 1.6, 1.0, 1.0]), k=2)
     Array([0., 1., 1., 0.], dtype=float32)
@@ -109,7 +110,7 @@ def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
         array = np.asarray(value if hasattr(value, "dtype") else _checks.check_number(name, value))
     else:
         array = np.asarray(value)
-    if not (jnp.issubdtype(array.dtype, np.floating) or array.dtype.kind in "iub"):
+    if not _holds_numbers(array):
         raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
     try:
         fits = np.broadcast_shapes(array.shape, slices) == slices
@@ -118,6 +119,25 @@ def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
     if not fits:
         raise _checks.not_broadcastable(name, slices, array.shape)
     return array
+
+
+def per_class(name: str, value: Any, classes: int) -> Any:
+    """A number or one for each class, as an array: NumPy's if it is known, JAX's otherwise."""
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        fits = _holds_numbers(array)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        kind = type(value).__name__
+        raise TypeError(f"{name} must be a number or one number for each class, got {kind}")
+    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] not in (1, classes)):
+        raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {array.shape}")
+    return array
+
+
+def _holds_numbers(array: Any) -> bool:
+    return bool(jnp.issubdtype(array.dtype, jnp.floating)) or array.dtype.kind in "iub"
 
 
 def is_known(value: Any) -> bool:
@@ -131,14 +151,17 @@ def _check(x: Array, k: Any, tau: Any, axis: int, where: str, axis_name: Any, wh
             raise _checks.bad_k(bad, n, where)
         for bad in _first(k, lambda k: k != np.floor(k)) if whole else ():
             raise _checks.not_whole(bad)
-    if is_known(tau) and tau.size:
-        for bad in _first(tau, lambda tau: ~((tau > 0) & np.isfinite(tau))):
-            raise _checks.bad_tau(bad)
-    if not whole and x.size and axis_name is None and is_known(x) and is_known(k):
+    check_tau(tau)
+    if x.size and axis_name is None and is_known(x) and is_known(k):
         usable = np.asarray(_usable(x, axis))
         ks = np.broadcast_to(np.asarray(k, np.float64), usable.shape)
         for at in np.argwhere(ks > usable)[:1]:
             raise _checks.masked_k(float(ks[tuple(at)]), int(usable[tuple(at)]))
+
+
+def check_tau(tau: Any) -> None:
+    for bad in _first(tau, lambda tau: ~((tau > 0) & np.isfinite(tau))) if is_known(tau) else ():
+        raise _checks.bad_tau(bad)
 
 
 def _first(values: Any, is_bad: Any) -> list[float]:
@@ -155,6 +178,8 @@ def _usable(x: Array, axis: int) -> Array:
 
 def split(k: Any, wide: Any) -> tuple[Array, Array]:
     """k as a sum of two numbers: the nearest of the dtype, which carries the gradient, and the rest."""
+    if k.dtype == bool:
+        k = k.astype(np.int32)
     high = k.astype(wide)
     if isinstance(k, jax.Array) and jnp.issubdtype(k.dtype, jnp.floating):
         low = jax.lax.stop_gradient(k - high.astype(k.dtype))
@@ -166,11 +191,14 @@ def split(k: Any, wide: Any) -> tuple[Array, Array]:
 
 
 def _in_range(tau: Any, wide: Any) -> Array:
-    """tau and 1/tau as numbers of the dtype: beyond its range y does not change any more."""
-    if isinstance(tau, jax.Array):
-        return tau.astype(wide)
-    info = jnp.finfo(wide)
-    return jnp.asarray(np.clip(tau.astype(np.float64), 8 * float(info.tiny), float(info.max) / 64).astype(wide))
+    """tau brought to where it and 1/tau are numbers of the dtype; a bad one stays what it is."""
+    low, high = 8 * float(jnp.finfo(wide).tiny), float(jnp.finfo(wide).max) / 4
+    if not isinstance(tau, jax.Array):
+        return jnp.asarray(np.clip(tau.astype(np.float64), low, high).astype(wide))
+    if not jnp.issubdtype(tau.dtype, jnp.floating) or jnp.finfo(tau.dtype).bits < jnp.finfo(wide).bits:
+        tau = tau.astype(wide)
+    good = (tau > 0) & jnp.isfinite(tau)
+    return jnp.where(good & (tau > high), high, jnp.where(good & (tau < low), low, tau)).astype(wide)
 
 
 def _expanded(value: Array, slices: tuple[int, ...], axis: int) -> Array:
@@ -181,24 +209,44 @@ def _widened(x: Array) -> Array:
     return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
 
 
+def _spread(f: Callable[..., Array], x: Array, gone: int | None = None) -> Callable[..., Array]:
+    """f, whose result is spread over devices as x is, but for the axis that is gone.
+
+    With Explicit axes of a mesh every intermediate value would need a sharding of its own; with Auto ones XLA finds it.
+    """
+    sharding = getattr(jax.typeof(x), "sharding", None) if hasattr(jax, "typeof") else None
+    explicit = getattr(getattr(sharding, "mesh", None), "explicit_axes", ())
+    if sharding is None or not explicit:
+        return f
+    spec = [None if i == gone else axes for i, axes in enumerate(sharding.spec)]
+    out = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec))
+    spread: Callable[..., Array] = jax.sharding.auto_axes(f, axes=explicit, out_sharding=out)
+    return spread
+
+
 @partial(jax.jit, static_argnums=4)
 def _soft(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> Array:
     if x.size == 0:
         return x
-    return project(_widened(x), k, k_low, tau, along)[0].astype(x.dtype)
+    return _spread(lambda x, *rest: project(_widened(x), *rest, along)[0].astype(x.dtype), x)(x, k, k_low, tau)
 
 
 @partial(jax.jit, static_argnums=4)
 def _threshold(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> Array:
     if x.size == 0:
         return jnp.zeros(np.delete(x.shape, along.axis), k.dtype)
-    return jnp.squeeze(project(_widened(x), k, k_low, tau, along)[1], along.axis)
+    mu = _spread(lambda x, *rest: project(_widened(x), *rest, along)[1], x, along.axis)(x, k, k_low, tau)
+    return jnp.squeeze(mu, along.axis)
 
 
 @partial(jax.jit, static_argnums=3)
 def _binary(x: Array, k: Array, k_low: Array, axis: int) -> Array:
     if x.size == 0:
         return x
+    return _spread(partial(_marked, axis=axis), x)(x, k, k_low)
+
+
+def _marked(x: Array, k: Array, k_low: Array, axis: int) -> Array:
     key = number_to_key(_widened(x))
     wanted = k.astype(jnp.int32) + k_low.astype(jnp.int32)
 
@@ -214,6 +262,7 @@ def _binary(x: Array, k: Array, k_low: Array, axis: int) -> Array:
     above, ties = key > kth, key == kth
     room = wanted - jnp.sum(above, axis, dtype=jnp.int32, keepdims=True)
     y = above | (ties & (jnp.cumsum(ties, axis, dtype=jnp.int32) <= room))
-    valid = (k >= 0) & (k <= x.shape[axis]) & (k == jnp.floor(k))
+    usable = jnp.sum(x != -jnp.inf, axis, dtype=jnp.int32, keepdims=True)
+    valid = (k >= 0) & (k <= x.shape[axis]) & (wanted <= usable) & (k == jnp.floor(k))
     broken = jnp.any(jnp.isnan(x), axis, keepdims=True) | ~valid
     return jnp.where(broken, jnp.nan, (y & (wanted > 0)).astype(x.dtype))

@@ -5,7 +5,20 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from hypersimplex.jax._search import Along, Array, Goal, Point, Sums, begin, measured, most_steps, search, select
+from hypersimplex.jax._search import (
+    Along,
+    Array,
+    Goal,
+    Point,
+    Sums,
+    above_all,
+    begin,
+    below_all,
+    measured,
+    most_steps,
+    search,
+    select,
+)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
@@ -19,10 +32,9 @@ def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple
     r, active, inside = sums.excess(goal), sums.active.astype(x.dtype), sums.inside
     # No entry is active but for rounding: the active entries sum to a whole number, and that is none or all of them.
     flat = (sums.active == 0) | ((goal.part == 0) & ((inside < 0.5) | (active - inside < 0.5)))
-    largest = float(jnp.finfo(x.dtype).max)
-    crowded = (at.c >= largest) & (r > 0)  # more entries are +inf than k: they share it
+    crowded = above_all(at) & (r > 0)  # more entries are +inf than k: they share it
     valid = (k >= 0) & (k + k_low <= n) & (tau > 0) & jnp.isfinite(tau)
-    broken = jnp.isnan(r) | ~valid | ((at.c <= -largest) & (r < 0))
+    broken = jnp.isnan(r) | ~valid | (below_all(at) & (r < 0))
 
     t = measured(x, at, tau)
     y = jnp.where(flat, (t > 0.5).astype(x.dtype), jnp.clip(t, 0, 1))

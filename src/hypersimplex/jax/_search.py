@@ -63,8 +63,8 @@ class Point(NamedTuple):
     e: Array
 
     def moved(self, step: Array, tau: Array) -> "Point":
-        e = self.e + step
-        c = self.c + e * tau
+        e, largest = self.e + step, float(jnp.finfo(tau.dtype).max)
+        c = jnp.clip(self.c + e * tau, -largest, largest)
         return Point(c, e - (c - self.c) / tau)
 
     def minus(self, other: "Point", tau: Array) -> Array:
@@ -120,7 +120,7 @@ def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Al
         sums = look(x, s.at, inverse, along)
         r = sums.excess(goal)
         size, active = jnp.abs(r), sums.active.astype(x.dtype)
-        beyond = ((s.at.c >= largest) & (r > 0)) | ((s.at.c <= -largest) & (r < 0))
+        beyond = (above_all(s.at) & (r > 0)) | (below_all(s.at) & (r < 0))
         settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
         lo, hi = select(r > 0, s.at, s.lo), select(r > 0, s.hi, s.at)
         newton = s.at.moved(_step(r, sums, goal, n), tau)
@@ -131,9 +131,8 @@ def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Al
         middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
         # Half a tau below a number, the entries equal to it are active.
         other = Point(middle, jnp.full_like(middle, -0.5))
-        within = (other.minus(lo, tau) > 0) & (hi.minus(other, tau) > 0)
-        halved = lo.moved(jnp.where(within, 0, hi.minus(lo, tau) / 2), tau)
-        other = select(within | (early & ~known), other, halved)
+        within = _inside(lo, other, hi, tau)
+        other = select(within | (early & ~known), other, _narrowed(lo, middle, hi, tau))
         # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
         following = select(ahead & (early | (s.step % 3 != 2)), newton, other)
         return _State(
@@ -142,7 +141,7 @@ def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Al
             lo,
             hi,
             jnp.where(ahead | known, s.width, 4 * s.width),
-            size,
+            jnp.where(active > 0, size, jnp.inf),  # where k is tiny, no active entry is not nearly right
             settled,
             s.at,
             sums,
@@ -156,6 +155,34 @@ def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Al
     )
     end = lax.while_loop(go_on, body, first)
     return end.seen, end.sums
+
+
+def above_all(at: Point) -> Array:
+    """Whether every finite entry is 0 at this point."""
+    return (at.c >= float(jnp.finfo(at.c.dtype).max)) & (at.e >= 0)
+
+
+def below_all(at: Point) -> Array:
+    """Whether every finite entry is 1 at this point."""
+    return (at.c <= -float(jnp.finfo(at.c.dtype).max)) & (at.e <= -1)
+
+
+def _inside(lo: Point, at: Point, hi: Point, tau: Array) -> Array:
+    return (at.minus(lo, tau) > 0) & (hi.minus(at, tau) > 0)
+
+
+def _narrowed(lo: Point, middle: Array, hi: Point, tau: Array) -> Point:
+    """Half way from lo to hi; if that is many tau, at middle, or a tau below hi.c, or at lo.c.
+
+    Between neighbouring numbers there may be 1e30 tau, too many to halve. But entries are numbers: with neighbours for
+    lo.c and hi.c the sums change only in the tau below each.
+    """
+    width = hi.minus(lo, tau)
+    following = lo.moved(width / 2, tau)
+    for c, e in ((lo.c, 0), (hi.c, -1), (middle, 0)):
+        other = Point(c, jnp.full_like(c, e))
+        following = select((width > 2) & _inside(lo, other, hi, tau), other, following)
+    return following
 
 
 def most_steps(dtype: Any) -> int:

@@ -1,10 +1,12 @@
 """The running threshold of every class, as a state that the caller holds: init, update, predict."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
+from hypersimplex.jax._operator import check_tau, is_known, per_class
 from hypersimplex.jax._search import Array
 
 
@@ -21,29 +23,40 @@ def threshold_init(num_classes: int) -> ThresholdState:
     >>> threshold_init(2)
     ThresholdState(mu=Array([0., 0.], dtype=float32), seen=Array([0, 0], dtype=int32))
     """
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer):
+        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
+    if num_classes < 1:
+        raise ValueError(f"num_classes must be at least 1, got {num_classes}")
     return ThresholdState(jnp.zeros(num_classes), jnp.zeros(num_classes, jnp.int32))
 
 
 def threshold_update(
     state: ThresholdState, mu: ArrayLike, k: ArrayLike, momentum: float | None = 0.1
 ) -> ThresholdState:
-    """Move each class's threshold towards this batch's, mu; a class absent from the batch (k = 0) does not move.
+    """Move each class's threshold towards this batch's; mu and k are what loss_and_threshold gave.
 
-    The first batch that holds a class sets its threshold. momentum=None averages all batches alike: the way to
-    calibrate with a full pass over the data.
+    A class without a positive or without a negative sample in the batch (k = 0, or mu not finite) does not move.
+
+    Args:
+        state: from threshold_init, or from the update before.
+        mu, k: a number, or one for each class.
+        momentum: weight of the latest batch once 1/momentum batches have been seen; until then, and with None for
+            ever, the thresholds are the plain average. None is the way to calibrate with a full pass over the data.
 
     >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]))
     >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5])).mu
-    Array([1.1, 3. ], dtype=float32)
+    Array([1.5, 3. ], dtype=float32)
     """
-    mu = jnp.asarray(mu, state.mu.dtype)
-    moves = (jnp.asarray(k) > 0) & jnp.isfinite(mu)
+    if momentum is not None and is_known(momentum) and not 0 <= momentum <= 1:
+        raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
+    old, classes = jnp.asarray(state.mu), _classes(state)
+    new, counts = (jnp.asarray(per_class(name, value, classes)) for name, value in (("mu", mu), ("k", k)))
+    moves = (counts > 0) & jnp.isfinite(new)
     seen = state.seen + moves
-    average = 1 / jnp.maximum(seen, 1)
-    share = average if momentum is None else jnp.where(seen == 1, 1.0, momentum)
-    # Not mu + share (mu - mu): a threshold that is not finite must not touch the old one.
-    moved = (1 - share) * state.mu + share * jnp.where(moves, mu, 0)
-    return ThresholdState(jnp.where(moves, moved, state.mu).astype(state.mu.dtype), seen)
+    # The plain average, until momentum takes over.
+    rate = jnp.maximum(1 / jnp.maximum(seen, 1), 0 if momentum is None else momentum)
+    step = rate * (jnp.where(moves, new, old) - old)
+    return ThresholdState((old + step).astype(old.dtype), seen)
 
 
 def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Array:
@@ -52,7 +65,14 @@ def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Ar
     >>> scores(jnp.array([[2.0, 2.0]]), ThresholdState(jnp.array([0.5, 1.0]), jnp.array([1, 1])))
     Array([[1.5, 1. ]], dtype=float32)
     """
-    return (jnp.asarray(logits) - state.mu) / jnp.asarray(tau)
+    x, classes = jnp.asarray(logits), _classes(state)
+    if not (x.shape[-1:] == (classes,) or (classes == 1 and x.ndim < 2)):
+        raise ValueError(f"logits must have {classes} classes, got shape {x.shape}")
+    if is_known(state.seen) and not np.any(np.asarray(state.seen)):
+        raise RuntimeError("thresholds are not known yet: call threshold_update, or load them")
+    each = per_class("tau", tau, classes)
+    check_tau(each)
+    return (x - state.mu) / jnp.asarray(each)
 
 
 def predict(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0, *, multi_label: bool = False) -> Array:
@@ -66,6 +86,11 @@ def predict(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0, *, m
            [ True,  True]], dtype=bool)
     """
     s = scores(logits, state, tau)
-    if multi_label or state.mu.shape[-1] == 1:
+    if multi_label or _classes(state) == 1:
         return s > 0.5
     return jnp.argmax(s, -1)
+
+
+def _classes(state: ThresholdState) -> int:
+    shape: Any = jnp.shape(state.mu)
+    return int(shape[-1])
