@@ -56,7 +56,8 @@ struct Lanes {
     static Vec drop(Vec v, Int mask) { return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; }); }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
-    }    static Vec fused(Vec a, Vec b, Vec c) { return a * b - c; }
+    }
+    static Vec fused(Vec a, Vec b, Vec c) { return a * b - c; }
 
     static Vec max(Vec a, Vec b) { return Vec::each([&](int l) { return a.v[l] > b.v[l] ? a.v[l] : b.v[l]; }); }
     static Vec min(Vec a, Vec b) { return Vec::each([&](int l) { return a.v[l] < b.v[l] ? a.v[l] : b.v[l]; }); }
