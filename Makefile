@@ -74,7 +74,7 @@ test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
 
 test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
-	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/test_operator_properties.py
+	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
 
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 	$(BIN)/pytest -n $(JOBS) tests/study
@@ -107,8 +107,8 @@ test-boosting: .venv-boosting/.installed  ## LightGBM, XGBoost, Dask workers, th
 test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and the shared one
 	.venv-jax/bin/mypy src/hypersimplex/jax/*.py
 	.venv-jax/bin/pytest -n $(JOBS) tests/jax tests/docs/test_python_blocks.py
-	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/test_edges.py \
-		tests/test_operator_properties.py tests/test_precision.py tests/test_layouts.py
+	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/operator/test_edges.py \
+		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py
 
 test-triton: .venv-triton/.installed  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
 	.venv-triton/bin/pytest -n $(JOBS) tests/triton

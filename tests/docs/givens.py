@@ -23,7 +23,7 @@ def batches() -> dict[str, Any]:
 
 
 def ranks() -> dict[str, Any]:
-    """One rank: the code is the same on many, and tests/test_distributed.py runs it there."""
+    """One rank: the code is the same on many, and tests/torch/test_distributed.py runs it there."""
     import torch
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel

@@ -37,7 +37,7 @@ def same(got, expected, **kwargs):
 
 
 def eager(x, k, tau, v):
-    """y and its gradients without any transform; test_torch_gradients proves these."""
+    """y and its gradients without any transform; test_operator_gradients proves these."""
     inputs = [t.detach().clone().requires_grad_() for t in (x, k, tau)]
     y = soft_binary_argmax(*inputs)
     return (y.detach(), *torch.autograd.grad(y, inputs, v))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.losses import PATHS, labels_of, normal, using
+from tests.torch.losses import PATHS, labels_of, normal, using
 
 N, C = 6, 3
 GOOD = labels_of(N, classes=C)

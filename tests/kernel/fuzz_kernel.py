@@ -1,4 +1,4 @@
-"""Throw anything at the compiled module: `python -m tests.fuzz_kernel SEED`. Only a crash stops it.
+"""Throw anything at the compiled module: `python -m tests.kernel.fuzz_kernel SEED`. Only a crash stops it.
 
 A call that is accepted must have been a sound one, so its result is checked.
 """

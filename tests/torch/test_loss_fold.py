@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hypersimplex.torch import HyperSimplexLoss
-from tests.losses import DOUBLE, labels_of, normal
+from tests.torch.losses import DOUBLE, labels_of, normal
 
 TAUS = [1.0, 2.5, [0.5, 1.0, 2.0, 4.0]]
 

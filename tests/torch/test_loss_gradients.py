@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, same, using
+from tests.torch.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, same, using
 
 LABELS = labels_of(12, classes=3)
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, using
+from tests.torch.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, using
 
 pytestmark = every_path
 

@@ -6,7 +6,7 @@ import torch.distributed as dist
 
 from hypersimplex.torch import distributed
 from hypersimplex.torch.loss import hypersimplex_loss
-from tests.ranks import ranks
+from tests.torch.ranks import ranks
 
 GOOD = (torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1, 2]), {})
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss, threshold
-from tests.losses import DOUBLE, every_path, labels_of, normal, one_hot, same, using
+from tests.torch.losses import DOUBLE, every_path, labels_of, normal, one_hot, same, using
 
 
 def batches(count=12, n=40, classes=4):

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from hypersimplex.torch import HyperSimplexLoss, _ops, distributed
 from hypersimplex.torch.loss import Settings, compute, hypersimplex_loss
-from tests.ranks import ranks
+from tests.torch.ranks import ranks
 
 WAYS = ["gather", "search", "plain search"]
 SPLITS = {1: [23], 2: [16, 7], 3: [9, 0, 14], 4: [6, 6, 6, 5]}

@@ -1,10 +1,10 @@
-"""Values and gradients of the loss against the formula of tests/losses.py, for every way to compute it."""
+"""Values and gradients of the loss against the formula of tests/torch/losses.py, for every way to compute it."""
 
 import pytest
 import torch
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss, soft_binary_argmax
-from tests.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, same, using
+from tests.torch.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, same, using
 
 pytestmark = every_path
 SIZES = [(1, 2), (2, 2), (7, 3), (50, 10), (333, 1), (500, 17), (20, 40)]

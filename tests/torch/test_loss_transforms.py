@@ -8,7 +8,7 @@ from torch import func, nn
 from torch.utils.checkpoint import checkpoint
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.losses import DOUBLE, formula, labels_of, normal, one_hot, project, same
+from tests.torch.losses import DOUBLE, formula, labels_of, normal, one_hot, project, same
 
 SETTINGS = {
     "plain": {},

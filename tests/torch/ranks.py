@@ -1,6 +1,6 @@
 """Real ranks for the tests: four processes over gloo, started once, that run functions and send back what they return.
 
-    from tests.ranks import ranks
+    from tests.torch.ranks import ranks
     ranks.run(3, function, *arguments)     function(group, *arguments) on the first three ranks
 
 A rank that does not answer in time fails the test and takes the others with it; the next test starts new ones.

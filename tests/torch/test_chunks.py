@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from hypersimplex.torch import HyperSimplexLoss, backward_in_chunks
 from hypersimplex.torch.loss import hypersimplex_loss
-from tests.ranks import ranks
+from tests.torch.ranks import ranks
 
 FEATURES, CLASSES = 6, 4
 

@@ -9,7 +9,7 @@ import pytest
 @pytest.mark.parametrize("seed", range(4))
 def test_nonsense_never_crashes_the_kernel(seed):
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz_kernel", str(seed)],
+        [sys.executable, "-X", "faulthandler", "-m", "tests.kernel.fuzz_kernel", str(seed)],
         capture_output=True,
         text=True,
         timeout=600,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, using
+from tests.torch.losses import DOUBLE, every_path, formula, labels_of, normal, one_hot, using
 
 HALF = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 
