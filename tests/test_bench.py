@@ -1,22 +1,30 @@
 """The comparison with peers, as far as it is our own: what it says of the peers needs them installed."""
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
+from benchmarks.peers import __main__ as command
+from benchmarks.peers import edges, parts, peers, plain, report, results, worker
+from benchmarks.peers.steps import array, steps
 from hypersimplex import reference
-from hypersimplex.bench import edges, parts, peers, plain, report, results, worker
-from hypersimplex.bench.steps import array, steps
-from hypersimplex.cli import app
 
 OWN = ["hypersimplex", "sort in torch", "bisection in torch"]
 
 
+APP = typer.Typer()
+APP.command()(command.bench)
+
+
 def bench(folder, *arguments):
-    return CliRunner().invoke(app, ["bench", "--output", str(folder), "--peers-folder", str(folder), *arguments])
+    return CliRunner().invoke(APP, ["--output", str(folder), "--peers-folder", str(folder), *arguments])
 
 
 @pytest.mark.parametrize("function", [plain.by_sorting, plain.by_bisection])
@@ -132,6 +140,23 @@ def test_unknown_names_are_refused(tmp_path, option, value):
     assert done.exit_code == 1
     assert "must be one of" in done.output
     assert f"got {value}" in done.output
+
+
+def test_bench_says_what_is_wrong(tmp_path):
+    assert "error: output must hold results of earlier parts, got" in bench(tmp_path / "no", "--part", "report").output
+    done = bench(tmp_path, "--seconds", "-1")
+    assert done.exit_code == 2
+    assert "--seconds" in done.output
+
+
+def test_the_command_runs_the_suite_of_a_checkout(tmp_path):
+    script = [sys.executable, "-m", "hypersimplex.cli", "bench", "--part", "report", "--output", str(tmp_path)]
+    inside = subprocess.run(script, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert inside.returncode == 1
+    assert "output must hold results of earlier parts" in inside.stderr
+    outside = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True)
+    assert outside.returncode == 1
+    assert "must run inside a checkout" in outside.stderr
 
 
 def test_peers_that_know_rows_only_get_rows():

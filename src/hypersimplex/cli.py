@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:  # the command is installed with every flav
     ) from None
 
 from hypersimplex._version import __version__
-from hypersimplex.bench.command import bench
+from hypersimplex.bench import bench
 
 app = typer.Typer(
     help="Does the HyperSimplex loss help? Compare losses on known data or on your own.", no_args_is_help=True
@@ -26,7 +26,7 @@ study_app = typer.Typer(help="Compare losses over batch sizes and seeds.", no_ar
 data_app = typer.Typer(help="The data sets known by name.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
 app.add_typer(data_app, name="data")
-app.command()(bench)
+app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
 
 StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that holds the runs.", dir_okay=False)]
 FolderOption = Annotated[

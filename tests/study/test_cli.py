@@ -235,13 +235,6 @@ def test_import_makes_no_store_of_what_is_no_export(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_bench_says_what_is_wrong(tmp_path):
-    output = call("bench", "--part", "report", "--output", tmp_path / "nothere", code=1)
-    assert "error: output must hold results of earlier parts, got" in output
-    assert "'hypersimplex, k = 1', " in call("bench", "--part", "report", "--peer", "nobody", code=1)
-    assert "--seconds" in call("bench", "--seconds", "-1", code=2)
-
-
 def test_own_data_gives_the_same_report(tmp_path):
     lines = [f"{i % 5 - i % 2 * 4},{i % 7},{'ab'[i % 2]}" for i in range(80)]
     (tmp_path / "t.csv").write_text("x,z,y\n" + "\n".join(lines))

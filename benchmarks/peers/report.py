@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from hypersimplex.bench import timing
-from hypersimplex.bench.cases import count
-from hypersimplex.bench.edges import RIGHT, SKIPPED
-from hypersimplex.bench.peers import FOLDER, NAMES, OURS, PEERS, PROJECTION, Peer
-from hypersimplex.bench.results import Row, read
+from benchmarks import timing
+from benchmarks.cases import count
+from benchmarks.peers.edges import RIGHT, SKIPPED
+from benchmarks.peers.peers import FOLDER, NAMES, OURS, PEERS, PROJECTION, Peer
+from benchmarks.peers.results import Row, read
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 ENDS = {"time": "time", "memory": "memory", "error": "an error", "crash": "a crash", "wrong sum": "a wrong sum"}

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import timing
+from benchmarks.cases import Case, problem, size
+from benchmarks.peers import worker
+from benchmarks.peers.edges import EDGES, asked
+from benchmarks.peers.peers import OTHER, OURS, SOFTMAX, Peer
+from benchmarks.peers.results import Row
+from benchmarks.peers.steps import array, default_k, steps
+from benchmarks.peers.worker import Limits, Task
 from hypersimplex import reference
-from hypersimplex.bench import timing, worker
-from hypersimplex.bench.cases import Case, problem, size
-from hypersimplex.bench.edges import EDGES, asked
-from hypersimplex.bench.peers import OTHER, OURS, SOFTMAX, Peer
-from hypersimplex.bench.results import Row
-from hypersimplex.bench.steps import array, default_k, steps
-from hypersimplex.bench.worker import Limits, Task
 
 BASES, WAYS = (OURS, SOFTMAX), ("forward", "both")
 

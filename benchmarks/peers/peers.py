@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.bench import adapters, plain
+from benchmarks.peers import adapters, plain
 
 # (x, k, dim) -> y for torch, (x, k) -> y along the last axis for JAX.
 Function = Callable[..., Any]
@@ -73,7 +73,7 @@ PEERS = [
     Peer(
         "sort in torch",
         PROJECTION,
-        "the projection by sorted breakpoints, twenty lines of torch in `hypersimplex.bench.plain`",
+        "the projection by sorted breakpoints, twenty lines of torch in `benchmarks.peers.plain`",
         lambda _: plain.by_sorting,
         distribution="torch",
     ),

@@ -12,13 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.bench import edges, peers
-from hypersimplex.bench.cases import problem
-from hypersimplex.bench.memory import peak_bytes
-from hypersimplex.bench.steps import array, default_k, steps
-from hypersimplex.bench.timing import Step
+from benchmarks.cases import problem
+from benchmarks.memory import peak_bytes
+from benchmarks.peers import edges, peers
+from benchmarks.peers.steps import array, default_k, steps
+from benchmarks.timing import Step
 
 Answer = dict[str, Any]
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ def run(
     left = list(tasks)
     while left:
         job = {"peer": peer.name, "folder": str(folder), "limits": asdict(limits), "tasks": [asdict(t) for t in left]}
-        command = [sys.executable, "-m", "hypersimplex.bench.worker"]
-        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+        command = [sys.executable, "-m", "benchmarks.peers.worker"]
+        done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, cwd=CHECKOUT)
         for line in done.stdout.splitlines():
             answer = json.loads(line)
             yield left.pop(0), answer

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.bench.peers import NAMES, OURS, SOFTMAX
-from hypersimplex.bench.results import read
+from benchmarks.peers.peers import NAMES, OURS, SOFTMAX
+from benchmarks.peers.results import read
 
 COLOURS = ["#2b83ba", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b5ea7", "#8c6d31"]
 MARKERS = ["o", "s", "v", "^", "P", "X", "<", ">"]

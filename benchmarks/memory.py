@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from hypersimplex.bench.timing import Step
+from benchmarks.timing import Step
 
 
 def peak_bytes(step: Step) -> int:

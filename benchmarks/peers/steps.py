@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hypersimplex.bench.peers import Function, Peer
+from benchmarks.peers.peers import Function, Peer
 
 
 @dataclass(frozen=True)

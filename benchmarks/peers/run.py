@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks import timing
+from benchmarks.cases import CASES, LARGE, Case, size
+from benchmarks.peers import figure, parts, peers, report, results
+from benchmarks.peers.parts import Options
+from benchmarks.peers.worker import Limits
 from hypersimplex._version import __version__
-from hypersimplex.bench import figure, parts, peers, report, results, timing
-from hypersimplex.bench.cases import CASES, LARGE, Case, size
-from hypersimplex.bench.parts import Options
-from hypersimplex.bench.worker import Limits
 
 __all__ = ["Limits", "Options", "main"]
 
@@ -58,7 +59,7 @@ def _measure(
         for rows in _rows(part, found, cases, output, options):
             results.merge(output, part, rows, forget=rows[0]["peer"] if part == "growth" else None)
             print(f"  {_label(part, rows[0])}", file=sys.stderr, flush=True)
-        command = shlex.join(["hypersimplex", *sys.argv[1:]])
+        command = shlex.join(["hypersimplex", "bench", *sys.argv[1:]])
         results.merge(output, "run", [{"part": part, "machine": timing.machine(), "command": command}])
 
 

@@ -1,4 +1,4 @@
-"""`hypersimplex bench`. Nothing heavy is imported before it runs."""
+"""`python -m benchmarks.peers`, or `hypersimplex bench`. Nothing heavy is imported before it runs."""
 
 import os
 from enum import Enum
@@ -56,7 +56,7 @@ def bench(
     Peers that are not installed are named, with the command that installs them.
     """
     try:
-        from hypersimplex.bench import run
+        from benchmarks.peers import run
     except ModuleNotFoundError as error:
         typer.echo(f"error: hypersimplex bench needs {error.name}; install it with: pip install 'hypersimplex[study]'")
         raise typer.Exit(1) from None
@@ -83,3 +83,7 @@ def bench(
     except (OSError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+if __name__ == "__main__":
+    typer.run(bench)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.peers.peers import OTHER, PROJECTION, Function, Peer
+from benchmarks.peers.steps import array, dtype_name, steps
 from hypersimplex import reference
-from hypersimplex.bench.peers import OTHER, PROJECTION, Function, Peer
-from hypersimplex.bench.steps import array, dtype_name, steps
 
 RIGHT, NO_ERROR, SKIPPED = "right", "no error", "-"
 INF, NAN = float("inf"), float("nan")
