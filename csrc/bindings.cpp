@@ -282,6 +282,12 @@ nb::object binary(const Array& x, double k, const Output& y, const std::optional
 NB_MODULE(_kernel, m) {
     m.doc() = "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
     m.def("variant", [] { return std::string(variant().name); }, "The SIMD variant in use.");
+    m.def("constants", [] {
+        nb::dict all;
+        for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
+        all["parallel_worth"] = parallel_worth();
+        return all;
+    }, "The sizes at which the kernel changes its way of working.");
     m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
         return lay_out(shape, strides, axis).has_value();
     }, nb::arg("shape"), nb::arg("strides"), nb::arg("axis"), "Whether the other functions take an array that lies so.");

@@ -131,9 +131,16 @@ struct Functions {
     Result (*objective)(const Objective<T>&);
 };
 
+// A size at which the kernel changes its way of working: tests are built around them.
+struct Constant {
+    const char* name;
+    int64_t value;
+};
+
 struct Variant {
     const char* name;
     bool (*supported)();
+    const Constant* constants;    // the last one has no name
     Functions<float> f32;
     Functions<double> f64;
 };

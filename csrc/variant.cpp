@@ -23,11 +23,32 @@ static bool supported() {
 #endif
 }
 
+static const Constant constants[] = {
+    {"float32_lanes", Lanes<float>::width},
+    {"float64_lanes", Lanes<double>::width},
+    {"rows_side_by_side_longest", longest_abreast},
+    {"rows_side_by_side_most", most_abreast},
+    {"short_row", short_row},
+    {"rows_per_task", 64},
+    {"sampled_row", sampled_row},
+    {"parallel_row", parallel_row},
+    {"transposed_bytes", turned_bytes},
+    {"transposed_columns", tile},
+    {"column_tile", most_slices},
+    {"narrow_columns", narrow_columns},
+    {"loss_wide_tile", wide_tile},
+    {"backward_rows_bytes", rows_bytes},
+    {"backward_rows_most", most_rows},
+    {"most_threads", most_members},
+    {nullptr, 0},
+};
+
 #define HS_TEXT_(x) #x
 #define HS_TEXT(x) HS_TEXT_(x)
 extern const Variant table;
 const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
+                       constants,
                        {project<float>, backward<float>, binary_f32, loss<float>, share<float>, objective<float>},
                        {project<double>, backward<double>, binary_f64, loss<double>, share<double>, objective<double>}};
 
