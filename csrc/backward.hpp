@@ -76,7 +76,7 @@ constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
 template <class T>
 class BackwardTasks {
   public:
-    explicit BackwardTasks(const Backward<T>& problem) : p(problem), lie(how<T>(problem.layout)) {
+    explicit BackwardTasks(const Backward<T>& problem) : p(problem), lie(how<T>(problem.layout)), tiles(1, 1) {
         const Layout& l = p.layout;
         narrow = l.inner < narrow_columns && l.stride == l.inner;
         if (lie == Lie::turned) lie = narrow || l.inner >= Lanes<T>::width ? Lie::columns : Lie::scattered;
@@ -86,8 +86,8 @@ class BackwardTasks {
             number = (l.slices() + across - 1) / across;
             return;
         }
-        across = lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
-        number = l.outer * ((l.inner + across - 1) / across);
+        tiles = Tiles(l.inner, lie == Lie::columns ? most_slices : 1);
+        number = l.outer * tiles.number;
     }
 
     void run(int64_t task, int, Result&) const {
@@ -95,13 +95,14 @@ class BackwardTasks {
         int64_t slices = l.slices();
         if (lie == Lie::rows) return rows(task * across, task * across + across < slices ? task * across + across : slices);
         if (lie == Lie::scattered) return scattered(task);
-        int64_t tiles = (l.inner + across - 1) / across, first = task % tiles * across;
-        columns(task / tiles, first, static_cast<int>(l.inner - first < across ? l.inner - first : across));
+        int64_t tile = task % tiles.number;
+        columns(task / tiles.number, tiles.first(tile), static_cast<int>(tiles.width(tile)));
     }
 
     const Backward<T>& p;
     Lie lie;
-    int64_t across, number;
+    int64_t across = 1, number;
+    Tiles tiles;
     bool narrow;
 
   private:

@@ -23,11 +23,14 @@ Lie how(const Layout& l) {
     return narrow || l.inner >= Lanes<T>::width ? Lie::columns : Lie::scattered;
 }
 
-// Nearly equal tiles of at most `most` columns.
-inline int64_t even_tile(int64_t columns, int64_t most) {
-    int64_t tiles = (columns + most - 1) / most;
-    return (columns + tiles - 1) / tiles;
-}
+// Tiles of at most `most` columns whose widths differ by one at most: none may be narrower than a register, which the
+// last of tiles of one width could be.
+struct Tiles {
+    int64_t columns, number;
+    Tiles(int64_t all, int64_t most) : columns(all), number((all + most - 1) / most) {}
+    int64_t first(int64_t tile) const { return columns / number * tile + (tile < columns % number ? tile : columns % number); }
+    int64_t width(int64_t tile) const { return first(tile + 1) - first(tile); }
+};
 
 // Narrower tiles where otherwise a thread would have none, but not narrower than a register: turning those is slow.
 template <class T>
@@ -39,7 +42,7 @@ int64_t for_each_thread(int64_t across, int64_t columns, int64_t entries, int th
 template <class T>
 class Tasks {
   public:
-    explicit Tasks(const Project<T>& problem) : p(problem), lie(how<T>(problem.layout)) {
+    explicit Tasks(const Project<T>& problem) : p(problem), lie(how<T>(problem.layout)), tiles(1, 1) {
         const Layout& l = p.layout;
         if (lie == Lie::rows && l.inner == 1) {
             across = l.n <= short_row ? 64 : 1;
@@ -47,8 +50,8 @@ class Tasks {
             return;
         }
         int64_t turned_tile = for_each_thread<T>(tile, l.outer * l.inner, l.slices() * l.n, p.threads);
-        across = lie == Lie::turned ? turned_tile : lie == Lie::columns ? even_tile(l.inner, most_slices) : 1;
-        number = l.outer * ((l.inner + across - 1) / across);
+        tiles = Tiles(l.inner, lie == Lie::turned ? turned_tile : lie == Lie::columns ? most_slices : 1);
+        number = l.outer * tiles.number;
     }
 
     void run(int64_t task, int threads, Result& result) const {
@@ -58,8 +61,8 @@ class Tasks {
             int64_t at = first * l.outer_stride;
             return project_rows(p, first, count, p.x + at, p.y ? p.y + at : nullptr, l.outer_stride, threads, result);
         }
-        int64_t tiles = (l.inner + across - 1) / across, outer = task / tiles, first = task % tiles * across;
-        int64_t count = l.inner - first < across ? l.inner - first : across, slice = outer * l.inner + first;
+        int64_t outer = task / tiles.number, first = tiles.first(task % tiles.number);
+        int64_t count = tiles.width(task % tiles.number), slice = outer * l.inner + first;
         int64_t at = outer * l.outer_stride + first * l.inner_stride;
         const T* x = p.x + at;
         T* y = p.y ? p.y + at : nullptr;
@@ -71,7 +74,8 @@ class Tasks {
 
     const Project<T>& p;
     Lie lie;
-    int64_t across, number;
+    int64_t across = 1, number;
+    Tiles tiles;
 
   private:
     void turned(int64_t slice, int64_t count, const T* x, T* y, Result& result) const {
