@@ -6,9 +6,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "kernel.hpp"
 #include "running.hpp"
@@ -65,10 +67,18 @@ nb::object tell(const Result& r) {
     return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
 }
 
+// An interpreter that is going down takes no thread back: it unwinds it, which would end the process at the first
+// function that lets nothing through. The thread stays here instead, until the process is gone.
 template <class F>
 Result without_gil(F f) {
-    nb::gil_scoped_release release;
-    return f();
+    PyThreadState* state = PyEval_SaveThread();
+    Result result = f();
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    return result;
 }
 
 template <class T>
