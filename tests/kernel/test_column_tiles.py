@@ -1,5 +1,5 @@
 """Slices along the first dim are worked on in tiles of columns. A tile must not be narrower than a register, or it
-would reach into its neighbor: tried at every width where the number of tiles changes or the last one would be narrow."""
+would reach into its neighbor: tried at every width where the number of tiles changes, or the last would be narrow."""
 
 import numpy as np
 import pytest
