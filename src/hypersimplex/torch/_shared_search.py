@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _targets
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
 from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
 from hypersimplex.torch._shares import Share, share_of
-from hypersimplex.torch._targets import Batch, Outcome, Settings, result_dtype
-from hypersimplex.torch.loss import _wanted
 
 MOST_STEPS = 24
 
@@ -25,19 +24,17 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
     """The loss with a gradient to input, or None if the search does not settle (on all ranks alike)."""
     with torch.no_grad():
         device, n = batch.logits.device, agreed.samples
-        tau = _targets.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
+        tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
         share = share_of(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
         counts = tau if given else ranks.sum(share.counts())
-        k = _wanted(settings, counts, n, batch.classes, device).detach().contiguous()
-        _targets.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
+        k = _batch.wanted(settings, counts, n).detach().contiguous()
+        _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
         found = _search(share, k, tau, ranks, agreed)
         if found is None:
             return None
         mu, low, sums, threshold = found
-        weight = _targets.per_class(
-            "weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device
-        )
+        weight = _batch.per_class("weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device)
         total = (weight * sums[4]).sum() / 2
         scale = 1 / n if settings.reduction == "mean" else 1.0
         value = (total * scale).to(result_dtype(batch.logits))
@@ -46,7 +43,7 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         grad = share.gradient(mu, low, mean, weight.detach().contiguous(), ranks.size * scale)
         apply: Any = _Loss.apply
         value = apply(input, value, grad)
-    return Outcome(value, threshold, k, n)
+    return Outcome(value, torch.stack((threshold, k)), n)
 
 
 class _Loss(torch.autograd.Function):

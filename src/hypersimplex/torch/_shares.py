@@ -1,14 +1,12 @@
 """One rank's samples in the search for thresholds of many ranks: by the kernel, or in torch operations elsewhere."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from hypersimplex import _kernel
-from hypersimplex.torch import _fused, _ops
-from hypersimplex.torch._targets import Batch, Settings
-from hypersimplex.torch.functional import threshold
+from hypersimplex.torch._batch import Batch, Settings
+from hypersimplex.torch.backends import pick
 
 
 class Share(Protocol):
@@ -34,9 +32,7 @@ class Share(Protocol):
 
 
 def share_of(batch: Batch, ignore_index: int, tau: Tensor) -> Share:
-    kind = _KernelShare if batch.logits.device.type == "cpu" and not _ops.is_plain() else _PlainShare
-    share: Share = kind(batch, ignore_index, tau)
-    return share
+    return _BackendShare(batch, ignore_index, tau)
 
 
 def _wide(batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -77,83 +73,20 @@ class _Counted:
         return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
 
 
-class _KernelShare(_Counted):
+class _BackendShare(_Counted):
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
-        super().__init__(batch, ignore_index, tau)
-        if self.x.is_neg() or torch.empty_like(self.x).stride() != self.x.stride():
-            self.x = self.x.contiguous().resolve_neg()
-        if self.dense is not None and (self.dense.stride() != self.x.stride() or self.dense.is_neg()):
-            self.dense = torch.empty_like(self.x).copy_(self.dense)
+        self.backend = pick(batch.logits)
+        super().__init__(self.backend.prepare(batch), ignore_index, tau)
+        self.batch = Batch(self.x, self.labels, self.dense, ())
 
     def solve(self, k: Tensor) -> Tensor | None:
         if self.x.numel() == 0 or (self.kept is not None and not bool(self.kept.any())):
             return None
-        batch = Batch(self.x, self.labels, self.dense, ())
-        answer = _fused.solve(batch, Settings(None, self.ignored, "sum", k, None, self.tau), False)
-        return torch.tensor(answer.numbers[: k.shape[0]], dtype=torch.float64)
+        settings = Settings(None, self.ignored, "sum", k, None, self.tau)
+        return self.backend.loss(self.batch, settings, False).mu_and_k[0]
 
     def sums(self, mu: Tensor, low: Tensor) -> Tensor:
-        sums = torch.empty((5, mu.shape[0]), dtype=torch.float64)
-        self._run(mu, low, None, None, 1.0, sums, None)
-        return sums
+        return self.backend.sums(self.batch, self.ignored, self.tau, mu, low)
 
     def gradient(self, mu: Tensor, low: Tensor, mean: Tensor, weight: Tensor, scale: float) -> Tensor:
-        grad = torch.empty_like(self.x)
-        self._run(mu, low, mean, weight, scale, None, grad)
-        return grad
-
-    def _run(self, mu: Tensor, low: Tensor, mean: Any, weight: Any, scale: float, sums: Any, grad: Any) -> None:
-        arrays = (self.x, self.labels, self.dense, mu, low, self.tau, weight, mean, sums, grad)
-        _kernel.share_at(
-            self.dtype is torch.float64, self.x.shape, self.x.stride(), self.ignored,
-            [0 if a is None else a.data_ptr() for a in arrays], scale, torch.get_num_threads(),
-        )  # fmt: skip
-
-
-class _PlainShare(_Counted):
-    """Rows of samples that count, classes beside each other."""
-
-    def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
-        super().__init__(batch, ignore_index, tau)
-        self.rows = self._as_rows(self.x)
-        if self.dense is not None:
-            self.targets = self._as_rows(self.dense)
-        else:
-            assert self.labels is not None
-            assert self.kept is not None
-            kept = self.kept.reshape(-1)
-            self.rows = self.rows[kept]
-            self.targets = self.labels.reshape(-1)[kept].unsqueeze(1)
-
-    @staticmethod
-    def _as_rows(array: Tensor) -> Tensor:
-        return array.transpose(1, 2).reshape(-1, array.shape[1])
-
-    def solve(self, k: Tensor) -> Tensor | None:
-        return threshold(self.rows, k, self.tau, dim=0).to(torch.float64) if self.rows.shape[0] else None
-
-    def _errors(self, mu: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        c = mu.to(self.dtype)
-        d = torch.where(mu.isfinite(), (mu - c.to(mu.dtype)) + low, 0).to(self.dtype)
-        t = ((self.rows - c) - d) / self.tau.to(self.dtype)
-        p = t.clamp(0, 1)
-        if self.dense is not None:
-            return t, p, p - self.targets
-        return t, p, p.scatter_add(1, self.targets, p.new_full((), -1).expand(self.targets.shape))
-
-    def sums(self, mu: Tensor, low: Tensor) -> Tensor:
-        t, p, e = self._errors(mu, low)
-        ones, active = t >= 1, (t > 0) & (t < 1)
-        columns = (torch.where(active, p, 0), active, ones, torch.where(active, e, 0), e.square())
-        return torch.stack([column.sum(0, dtype=torch.float64) for column in columns])
-
-    def gradient(self, mu: Tensor, low: Tensor, mean: Tensor, weight: Tensor, scale: float) -> Tensor:
-        t, _, e = self._errors(mu, low)
-        factor = (weight * scale / self.tau).to(self.dtype)
-        grad = torch.where((t > 0) & (t < 1), (e - mean.to(self.dtype)) * factor, 0)
-        samples, classes, positions = self.x.shape
-        if self.kept is not None:
-            whole = grad.new_zeros((samples * positions, classes))
-            whole[self.kept.reshape(-1)] = grad
-            grad = whole
-        return grad.reshape(samples, positions, classes).transpose(1, 2)
+        return self.backend.gradient(self.batch, self.ignored, self.tau, mu, low, mean, weight * scale)
