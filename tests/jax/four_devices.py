@@ -89,6 +89,17 @@ def inside(x, labels, kept, v):
 
 
 same(jax.jit(jax.shard_map(inside, mesh=MESH, in_specs=P("batch"), out_specs=P("batch")))(X, LABELS, KEPT, V), TO_X)
+
+
+# Slices that lie on one device each: no axis_name.
+def rows(x):
+    y, pull = jax.vjp(lambda x: hsj.soft_binary_argmax(x, 2.5, 0.5), x)
+    return y, hsj.threshold(x, 2.5, 0.5), pull(x)[0]
+
+
+for check in (True, False):
+    apart = jax.shard_map(rows, mesh=MESH, in_specs=P("batch"), out_specs=P("batch"), check_vma=check)
+    same(jax.jit(apart)(X), rows(X))
 print("shard_map")
 
 # The operator along a sharded axis, with +inf, -inf, a flat slice and long slices.

@@ -9,8 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
-from hypersimplex.jax._operator import is_known, per_class, soft_binary_argmax, threshold
-from hypersimplex.jax._search import Array
+from hypersimplex.jax._along import Array
+from hypersimplex.jax._arguments import is_known, per_class
+from hypersimplex.jax._operator import soft_binary_argmax, solve
 
 
 def hypersimplex_loss(
@@ -43,7 +44,8 @@ def hypersimplex_loss(
     >>> hypersimplex_loss(jnp.array([2.0, 1.5, 1.0]), jnp.array([0, 1, 0]))
     Array([0.28125, 0.28125, 0.     ], dtype=float32)
     """
-    return _losses(_prepare(logits, labels, where, k, prior, tau, axis_name), axis_name)
+    batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
+    return _losses(batch, soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name))
 
 
 def loss_and_threshold(
@@ -67,10 +69,10 @@ def loss_and_threshold(
     (Array([ 0.75, -0.25], dtype=float32), Array([1, 2], dtype=int32))
     """
     batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
-    counts = jax.lax.stop_gradient(jnp.broadcast_to(batch.k, batch.logits.shape[1:]))
-    mu = threshold(jax.lax.stop_gradient(batch.logits), batch.k, batch.tau, axis=0, axis_name=axis_name)
+    p, mu = solve(batch.logits, batch.k, batch.tau, 0, axis_name, "y", "mu")
+    counts, mu = jax.lax.stop_gradient((jnp.broadcast_to(batch.k, mu.shape), mu))
     mu = jnp.where(counts == batch.size, -jnp.inf, mu)
-    return _losses(batch, axis_name), (jnp.where(counts == 0, jnp.inf, mu), counts)
+    return _losses(batch, p), (jnp.where(counts == 0, jnp.inf, mu), counts)
 
 
 class _Batch(NamedTuple):
@@ -84,8 +86,7 @@ class _Batch(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _losses(batch: _Batch, axis_name: Any) -> Array:
-    p = soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name)
+def _losses(batch: _Batch, p: Array) -> Array:
     wide = p if p.dtype == jnp.float64 else p.astype(jnp.float32)
     if batch.labels.ndim == p.ndim:
         squares = jnp.square(wide - batch.labels.astype(wide.dtype))
