@@ -1,5 +1,5 @@
-// The kernel as functions that XLA calls: x, y and v are (outer, n, inner) arrays, and everything else is one number
-// per slice or one for all slices. A slice without a solution becomes NaN; XLA has no way to say which it was.
+// The kernel as functions that XLA calls: x, y and v are (outer, n, inner) arrays, and everything else is one
+// number per slice or one for all slices. A slice without a solution is NaN: jit has no other way to say it.
 #include "xla_ffi.hpp"
 
 #include <atomic>
@@ -81,12 +81,13 @@ bool solvable(double k, double tau, int64_t n) {
     return k >= 0 && k <= static_cast<double>(n) && tau > 0 && std::isfinite(tau);
 }
 
-// Whether k asks for more entries than are not -inf. A slice with a NaN is NaN anyway.
+// Whether k asks for more entries than are not -inf. If the slice has a NaN as well, it is NaN anyway.
 template <class T>
 bool over_masked(const Project<T>& p, int64_t slice) {
     const T* x = p.x + p.layout.origin(slice);
     int64_t usable = 0;
-    for (int64_t i = 0; i < p.layout.n; ++i) usable += x[i * p.layout.stride] != -std::numeric_limits<T>::infinity();
+    for (int64_t i = 0; i < p.layout.n; ++i)
+        usable += x[i * p.layout.stride] != -std::numeric_limits<T>::infinity();
     return p.k[slice] > static_cast<double>(usable);
 }
 
@@ -102,7 +103,8 @@ template <class T>
 Error* project(const Frame& frame) {
     const Buffers& in = frame.arguments;
     Layout layout = layout_of(*in.items[0]);
-    std::vector<double> k = numbers<T>(*in.items[1]), rest = numbers<T>(*in.items[2]), tau = numbers<T>(*in.items[3]);
+    std::vector<double> k = numbers<T>(*in.items[1]), rest = numbers<T>(*in.items[2]);
+    std::vector<double> tau = numbers<T>(*in.items[3]);
     for (size_t s = 0; s < k.size(); ++s) k[s] += rest[s];
     std::vector<double> given_k = k, given_tau = tau, mu(static_cast<size_t>(layout.slices()));
     for (double& value : k) value = solvable(value, 1, layout.n) ? value : 0;
@@ -117,11 +119,13 @@ Error* project(const Frame& frame) {
     p.threads = threads_of(frame);
     advise(layout, p.y);
     Status status = functions<T>().project(p).status;
-    if (status == Status::no_memory) return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
+    if (status == Status::no_memory)
+        return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
     PerSlice ks = per_slice(given_k), taus = per_slice(given_tau);
     T* mu_out = data<T>(frame.results, 1);
     for (int64_t s = 0; s < layout.slices(); ++s) {
-        if (!solvable(ks[s], taus[s], layout.n) || (status == Status::masked_k && over_masked(p, s))) spoil(p, s);
+        bool masked = status == Status::masked_k && over_masked(p, s);
+        if (masked || !solvable(ks[s], taus[s], layout.n)) spoil(p, s);
         mu_out[s] = static_cast<T>(mu[static_cast<size_t>(s)]);
     }
     return nullptr;
@@ -139,7 +143,8 @@ Error* centered(const Frame& frame) {
     p.grad = data<T>(frame.results, 0);
     p.threads = threads_of(frame);
     advise(p.layout, p.grad);
-    functions<T>().backward(p);
+    if (functions<T>().backward(p).status == Status::no_memory)
+        return fail(frame, resource_exhausted, "hypersimplex: no memory for the gradient");
     return nullptr;
 }
 
@@ -150,7 +155,7 @@ Error* handle(Frame* frame, int64_t arguments, int64_t results, Typed with_float
     bool known = readable(*frame) && frame->arguments.count == arguments && frame->results.count == results &&
                  frame->attributes.count == 1 && frame->attributes.types[0] == scalar_attribute &&
                  frame->attributes.items[0]->dtype == type_int32 && frame->arguments.items[0]->rank == 3;
-    if (!known) return fail(*frame, invalid_argument, "hypersimplex: this version of XLA calls in an unknown way");
+    if (!known) return fail(*frame, invalid_argument, "hypersimplex: XLA calls the kernel in an unknown way");
     int dtype = frame->arguments.items[0]->dtype;
     if (dtype != type_float32 && dtype != type_float64)
         return fail(*frame, invalid_argument, "hypersimplex: x must be float32 or float64");

@@ -1,5 +1,5 @@
-// XLA's foreign function interface, as far as it is read here. It is a C ABI whose structs carry their own sizes, so
-// the build needs no XLA; `readable` says whether the one that calls has the same idea of them.
+// XLA's foreign function interface, as far as it is read here. It is a C ABI whose structs carry their sizes;
+// the build needs no XLA, and `readable` says whether the one that calls has the same idea of them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -91,7 +91,7 @@ struct MetadataExtension {
 constexpr int metadata_extension = 1, scalar_attribute = 3;
 constexpr int type_int32 = 4, type_float32 = 11, type_float64 = 12;
 constexpr int invalid_argument = 3, resource_exhausted = 8, internal_error = 13;
-// All minor versions so far have these structs.
+// The structs are those of versions 0.1 (JAX 0.5) to 0.3 (JAX 0.10).
 constexpr int major_version = 0, minor_version = 1;
 
 inline bool readable(const Frame& frame) {

@@ -58,26 +58,30 @@ def is_known(value: Any) -> bool:
 def check_problem(x: Array, k: Any, tau: Any, axis: int, where: str, axis_name: Any, whole: bool) -> None:
     n = x.shape[axis]
     if is_known(k) and k.size and axis_name is None:
-        for bad in _first(k, lambda k: ~((k >= 0) & (k <= n))):
-            raise _checks.bad_k(bad, n, where)
-        for bad in _first(k, lambda k: k != np.floor(k)) if whole else ():
-            raise _checks.not_whole(bad)
+        k = np.asarray(k, np.float64)
+        for bad in first_outside(k, n):
+            raise _checks.bad_k(float(bad), n, where)
+        for bad in k[k != np.floor(k)][:1] if whole else ():
+            raise _checks.not_whole(float(bad))
     check_tau(tau)
     if x.size and axis_name is None and is_known(x) and is_known(k):
         usable = np.asarray(_usable(x, axis))
-        ks = np.broadcast_to(np.asarray(k, np.float64), usable.shape)
+        ks = np.broadcast_to(k, usable.shape)
         for at in np.argwhere(ks > usable)[:1]:
             raise _checks.masked_k(float(ks[tuple(at)]), int(usable[tuple(at)]))
 
 
 def check_tau(tau: Any) -> None:
-    for bad in _first(tau, lambda tau: ~((tau > 0) & np.isfinite(tau))) if is_known(tau) else ():
-        raise _checks.bad_tau(bad)
+    if is_known(tau):
+        values = np.asarray(tau, np.float64)
+        for bad in values[~((values > 0) & np.isfinite(values))][:1]:
+            raise _checks.bad_tau(bad)
 
 
-def _first(values: Any, is_bad: Any) -> list[float]:
-    values = np.asarray(values, np.float64)
-    return [float(bad) for bad in values[is_bad(values)][:1]]
+def first_outside(values: Any, top: float) -> Any:
+    """The first of the values that is not between 0 and top, if there is one."""
+    values = np.asarray(values)
+    return values[~((values >= 0) & (values <= top))][:1]
 
 
 @partial(jax.jit, static_argnums=1)
@@ -85,6 +89,11 @@ def _usable(x: Array, axis: int) -> Array:
     """How many entries k may count on; a NaN slice takes any k, since it is NaN anyway."""
     usable = jnp.sum(x != -jnp.inf, axis)
     return jnp.where(jnp.any(jnp.isnan(x), axis), x.shape[axis], usable)
+
+
+def widened(x: Array) -> Array:
+    """x in the dtype that is computed with."""
+    return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
 
 
 def split_k(k: Any, wide: Any) -> tuple[Array, Array]:

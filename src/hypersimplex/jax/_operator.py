@@ -6,11 +6,12 @@ from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.jax._along import Along, Array
-from hypersimplex.jax._arguments import beside, check_problem, per_slice, split_k, tau_in_range
+from hypersimplex.jax._arguments import beside, check_problem, per_slice, split_k, tau_in_range, widened
 from hypersimplex.jax._project import project
 from hypersimplex.jax._search import middle_key, number_to_key
 
@@ -90,12 +91,8 @@ def _prepare(
     slices = (*array.shape[:at], *array.shape[at + 1 :])
     k, tau = per_slice("k", k, slices), per_slice("tau", tau, slices)
     check_problem(array, k, tau, at, f"axis {axis}", axis_name, whole)
-    wide = _widened(array).dtype
+    wide = widened(array).dtype
     return array, [beside(v, slices, at) for v in (*split_k(k, wide), tau_in_range(tau, wide))], at
-
-
-def _widened(x: Array) -> Array:
-    return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
 
 
 def _spread(f: Callable[..., Any], x: Array, *gone: int | None) -> Callable[..., Any]:
@@ -116,15 +113,13 @@ def _spread(f: Callable[..., Any], x: Array, *gone: int | None) -> Callable[...,
 @partial(jax.jit, static_argnums=(4, 5))
 def _solve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, wanted: tuple[str, ...]) -> tuple[Array, ...]:
     def run(x: Array, *numbers: Array) -> tuple[Array, ...]:
-        y, mu = project(_widened(x), *numbers, along)
+        y, mu = project(widened(x), *numbers, along)
         return tuple(y.astype(x.dtype) if which == "y" else mu for which in wanted)
 
-    def empty(x: Array, *numbers: Array) -> tuple[Array, ...]:
-        mu = jnp.zeros([1 if i == along.axis else size for i, size in enumerate(x.shape)], k.dtype)
+    if x.size == 0:
+        mu = jnp.zeros(np.delete(x.shape, along.axis), k.dtype)
         return tuple(x if which == "y" else mu for which in wanted)
-
-    gone = [None if which == "y" else along.axis for which in wanted]
-    out = _spread(run, x, *gone)(x, k, k_low, tau) if x.size else empty(x)
+    out = _spread(run, x, *(None if which == "y" else along.axis for which in wanted))(x, k, k_low, tau)
     return tuple(v if which == "y" else jnp.squeeze(v, along.axis) for v, which in zip(out, wanted, strict=True))
 
 
@@ -137,7 +132,7 @@ def _binary(x: Array, k: Array, k_low: Array, axis: int) -> Array:
 
 
 def _marked(x: Array, k: Array, k_low: Array, axis: int) -> Array:
-    key = number_to_key(_widened(x))
+    key = number_to_key(widened(x))
     wanted = k.astype(jnp.int32) + k_low.astype(jnp.int32)
 
     def count(condition: Array) -> Array:

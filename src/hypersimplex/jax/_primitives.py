@@ -79,16 +79,18 @@ def _kernel_serves() -> bool:
     wanted = os.environ.get("HYPERSIMPLEX_JAX_KERNEL", "1")
     if wanted not in ("0", "1"):
         raise ValueError(f"HYPERSIMPLEX_JAX_KERNEL must be 0 or 1, got {wanted!r}")
-    return wanted == "1" and _kernel_is_registered()
+    return wanted == "1" and kernel_is_registered()
 
 
 @cache
-def _kernel_is_registered() -> bool:
+def kernel_is_registered() -> bool:
     """Hand the kernel's functions to XLA, which must be running; False if it is too old or calls otherwise."""
     try:
+        from jax import ffi
+
         for name, function in _kernel.xla_handlers().items():
-            jax.ffi.register_ffi_target(name, function, platform="cpu")
-    except (AttributeError, RuntimeError, ValueError):  # no jax.ffi; a version of the interface that XLA refuses
+            ffi.register_ffi_target(name, function, platform="cpu")
+    except (ImportError, RuntimeError, ValueError):  # JAX before 0.5; a version of the interface that XLA refuses
         return False
     return _kernel.xla_compatible()
 

@@ -100,7 +100,6 @@ def find_threshold(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point,
 
 def _search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Along, steps: int) -> tuple[Point, Sums]:
     largest = float(jnp.finfo(x.dtype).max)
-    tau, inverse = goal.tau, 1 / goal.tau
 
     def everywhere(value: Any, dtype: Any = None) -> Array:
         # One constant for each slice, but with the slices' sharding type, which shard_map wants of a loop's state.
@@ -110,45 +109,48 @@ def _search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: A
     def go_on(s: _State) -> Array:
         return (s.step == 0) | ((s.step < steps) & ~jnp.all(s.settled))
 
-    def body(s: _State) -> _State:
-        sums = _sums_at(x, s.at, inverse, along)
-        r = sums.excess(goal)
-        size, active = jnp.abs(r), sums.active.astype(x.dtype)
-        beyond = (above_all(s.at) & (r > 0)) | (below_all(s.at) & (r < 0))
-        settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
-        lo, hi = _select(r > 0, s.at, s.lo), _select(r > 0, s.hi, s.at)
-        newton = s.at.moved(_step(r, sums, goal, n), tau)
-        ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
-        known = (lo.c > -largest) & (hi.c < largest)
-        early = s.step < _NEWTON_STEPS
-        jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
-        middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
-        # Half a tau below a number, the entries equal to it are active.
-        other = Point(middle, jnp.full_like(middle, -0.5))
-        within = _inside(lo, other, hi, tau)
-        other = _select(within | (early & ~known), other, _narrowed(lo, middle, hi, tau))
-        # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
-        following = _select(ahead & (early | (s.step % 3 != 2)), newton, other)
-        return _State(
-            s.step + 1,
-            _select(settled, s.at, following),
-            lo,
-            hi,
-            jnp.where(ahead | known, s.width, 4 * s.width),
-            jnp.where(active > 0, size, jnp.inf),  # where k is tiny, no active entry is not nearly right
-            settled,
-            s.at,
-            sums,
-        )
-
     start = Point(start.c, everywhere(start.e))
     nothing = Sums(everywhere(0), everywhere(0, jnp.int32), everywhere(0, jnp.int32))
     ends = Point(everywhere(-largest), everywhere(-2)), Point(everywhere(largest), everywhere(2))
     first = _State(
         jnp.asarray(0), start, *ends, everywhere(width), everywhere(jnp.inf), everywhere(False, bool), start, nothing
     )
-    end = lax.while_loop(go_on, body, first)
+    end = lax.while_loop(go_on, lambda s: _looked(s, x, goal, n, along), first)
     return end.seen, end.sums
+
+
+def _looked(s: _State, x: Array, goal: Goal, n: Array, along: Along) -> _State:
+    """The state after one pass over the array: a narrower bracket, and the next point to look at."""
+    tau, largest = goal.tau, float(jnp.finfo(x.dtype).max)
+    sums = _sums_at(x, s.at, 1 / tau, along)
+    r = sums.excess(goal)
+    size, active = jnp.abs(r), sums.active.astype(x.dtype)
+    beyond = (above_all(s.at) & (r > 0)) | (below_all(s.at) & (r < 0))
+    settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
+    lo, hi = _select(r > 0, s.at, s.lo), _select(r > 0, s.hi, s.at)
+    newton = s.at.moved(_step(r, sums, goal, n), tau)
+    ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
+    known = (lo.c > -largest) & (hi.c < largest)
+    early = s.step < _NEWTON_STEPS
+    jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
+    middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
+    # Half a tau below a number, the entries equal to it are active.
+    other = Point(middle, jnp.full_like(middle, -0.5))
+    within = _inside(lo, other, hi, tau)
+    other = _select(within | (early & ~known), other, _narrowed(lo, middle, hi, tau))
+    # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
+    following = _select(ahead & (early | (s.step % 3 != 2)), newton, other)
+    return _State(
+        step=s.step + 1,
+        at=_select(settled, s.at, following),
+        lo=lo,
+        hi=hi,
+        width=jnp.where(ahead | known, s.width, 4 * s.width),
+        last=jnp.where(active > 0, size, jnp.inf),  # where k is tiny, no active entry is not nearly right
+        settled=settled,
+        seen=s.at,
+        sums=sums,
+    )
 
 
 def above_all(at: Point) -> Array:
