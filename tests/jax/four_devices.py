@@ -36,6 +36,11 @@ spread = [jax.device_put(a, NamedSharding(MESH, P("batch"))) for a in (X, LABELS
 (_, (losses, mu, k)), to_x = jax.jit(jax.value_and_grad(weighted, has_aux=True))(*spread)
 assert len(to_x.sharding.device_set) == 4
 same((losses, mu, k, to_x), (LOSSES, MU, K, TO_X))
+
+# Rows on different devices stay there: no device gathers them.
+solve_rows = jax.jit(lambda x: hsj.soft_binary_argmax(x, 2.5, 0.5)).lower(spread[0]).compile()
+assert "all-gather" not in solve_rows.as_text()
+assert solve_rows(spread[0]).sharding.is_equivalent_to(spread[0].sharding, 2)
 print("sharded arrays under jit")
 
 
