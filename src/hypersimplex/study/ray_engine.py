@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
-from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, save
+from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, restored, save
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.store import Epoch, Store
@@ -44,12 +44,10 @@ def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[
         training = begin(config, data, runtime)
         note = None
         if raw is not None:
-            try:
-                training.restore(raw)
+            training, error = restored(training, raw)
+            note = f"{error}; the run starts again"
+            if error is None:
                 note = f"resumed on another worker after epoch {len(training.history) - 1}"
-            except checkpoint.CheckpointError as error:
-                training = begin(config, data, runtime)
-                note = f"{error}; the run starts again"
         made = provenance(runtime, data.fingerprint)
         yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)
         while not training.finished:

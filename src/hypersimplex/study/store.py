@@ -97,6 +97,12 @@ class Run:
         return [(e.val_auc, e.test_auc) for e in self.epochs] if self.config.is_trees else self.accuracies()
 
 
+# "done" is believed of a training that has epochs: a result without them would be none.
+STATE = """CASE WHEN t.state='done' AND NOT EXISTS (SELECT 1 FROM epochs x WHERE x.training=t.key) THEN 'failed'
+    ELSE t.state END"""
+EMPTY = "recorded as done, but without an epoch"
+
+
 class StoreError(RuntimeError):
     """The file cannot be read or written; the message says why and what to do."""
 
@@ -278,7 +284,7 @@ class Store:
 
     def state(self, key: str) -> str | None:
         with self._explained():
-            row = self._db.execute("SELECT state FROM trainings WHERE key=?", (key,)).fetchone()
+            row = self._db.execute(f"SELECT {STATE} FROM trainings t WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def fingerprints(self, dataset: str, label: str | None) -> set[str]:
@@ -302,8 +308,9 @@ class Store:
     def runs(self) -> list[Run]:
         # One statement, so that all rows are of one moment.
         query = (
-            "SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, t.state, t.attempts, t.error,"
-            f" t.provenance, e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
+            f"SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, {STATE} AS state, t.attempts,"
+            f" CASE WHEN t.state != {STATE} THEN '{EMPTY}' ELSE t.error END AS error, t.provenance,"
+            f" e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
             " LEFT JOIN epochs e ON e.training = t.key ORDER BY r.rowid, e.epoch"
         )
         with self._explained():
