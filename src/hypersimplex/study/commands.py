@@ -53,10 +53,9 @@ def make_engine(name: str | None, processes: int | None, address: str | None, re
 
 def dry_run(study: Study, runtime: Runtime, processes: int, path: Path) -> None:
     console = Console()
-    todo = [("tuning", trainings(study.grid(study.tuning_seed)))] if study.tunes else []
+    todo = [("tuning", trainings(study.tuning()))] if study.tunes else []
     # Which setting is chosen is not known yet; it does not change the time.
-    one = override(study, {"lr": study.lr[:1], "tau": study.tau[:1]}) if study.tunes else study
-    todo.append(("compared", trainings(one.grid(study.seed))))
+    todo.append(("compared", trainings(study.at_one_setting())))
     setup.check([c for _, configs in todo for c in configs], runtime)
     done = set()
     if path.exists():

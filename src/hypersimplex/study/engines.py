@@ -81,7 +81,7 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
             check_data(store, config, data)
             training = begin(config, data, runtime)
             resume(store, training, checkpoint.read(folder, key), "from its checkpoint")
-            store.start(key, provenance(runtime, data.fingerprint))
+            store.start(key, provenance(runtime, data.fingerprint, training.sizes))
             while not training.finished:
                 epoch = training.run_epoch()
                 raw = None if training.finished else training.snapshot()

@@ -9,7 +9,7 @@ import torch
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
-from hypersimplex.study.train import Runtime, Training, evaluation_batch
+from hypersimplex.study.train import Runtime, Training, evaluation_batch, passes
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
 LARGEST = 512
@@ -67,7 +67,10 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
         speed, training = speeds[kind]
         here = training.prepared
         evaluated = len(here.validation_rows) + len(here.test_y)
-        epoch = len(here.train_rows) * speed.train + evaluated * speed.evaluate
+        if config.evaluation == "recomputed":
+            evaluated += len(training.part)
+        samples = len(here.train_rows)
+        epoch = passes(config, samples) * samples * speed.train + evaluated * speed.evaluate
         estimates[config.key()] = (config.epochs * epoch, speed)
     return estimates
 

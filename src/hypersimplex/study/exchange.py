@@ -9,18 +9,18 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import RunConfig, from_mapping
+from hypersimplex.study.config import LATER, RunConfig, from_mapping
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.store import MEASURES, STATES, Epoch, Run, Store
 
-CONFIG = [f.name for f in fields(RunConfig)]
+CONFIG = [f.name for f in fields(RunConfig) if f.name not in LATER]
 MEASURED = ["val_accuracy", "test_accuracy"]
 BOTH = ["val_accuracy_own", "test_accuracy_own", "val_accuracy_argmax", "test_accuracy_argmax"]
 COLUMNS = ["run", *CONFIG, "tuning", "state", "attempts", "error", "epoch", "train_loss", "epoch_lr", *MEASURED]
 COLUMNS += [*BOTH, "seconds", "provenance"]
 REQUIRED = tuple(COLUMNS)
 # What exports of the first version do not have.
-COLUMNS += MEASURES
+COLUMNS += [*LATER, *MEASURES]
 
 
 class ExportFileError(ValueError):
@@ -97,7 +97,8 @@ def _has_columns(names: Collection[str], line: int) -> None:
 
 
 TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
-WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts"}
+TEXT |= {"evaluation"}
+WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts", "min_steps", "tunes_for"}
 NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
 
 

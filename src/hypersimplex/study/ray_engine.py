@@ -50,7 +50,7 @@ def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[
             except checkpoint.CheckpointError as error:
                 training = begin(config, data, runtime)
                 note = f"{error}; the run starts again"
-        made = provenance(runtime, data.fingerprint)
+        made = provenance(runtime, data.fingerprint, training.sizes)
         yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)
         while not training.finished:
             epoch = training.run_epoch()

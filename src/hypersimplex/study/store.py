@@ -59,6 +59,12 @@ class Epoch:
     val_auc: float | None = None
     test_auc: float | None = None
     test_log_loss: float | None = None
+    # Of networks alone: the steps since the beginning; the seconds, within `seconds`, of recomputing statistics and
+    # thresholds and of evaluating; the share of the test samples that one class, the most frequent, is decided for.
+    steps: float | None = None
+    recompute_seconds: float | None = None
+    evaluate_seconds: float | None = None
+    one_class: float | None = None
 
 
 # Everything after `seconds` is a row of the table `measures`, which stores of the first version do not have.

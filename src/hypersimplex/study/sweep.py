@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import RunConfig
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, primary
 from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
 from hypersimplex.study.results import result
 from hypersimplex.study.setup import check
@@ -47,6 +47,11 @@ class Study:
     momentum: float = 0.9
     augment: bool = False
     precision: str = "float32"
+    evaluation: str = "recomputed"
+    min_steps: int | None = None
+    tuning_epochs: int | None = None  # of the tuning runs; None: as many as of the compared ones
+    # How many of the seeds the losses run that are neither the baseline nor the primary one; None: all.
+    secondary_seeds: int | None = None
 
     def __post_init__(self) -> None:
         for name in LISTS:
@@ -61,6 +66,10 @@ class Study:
             raise ValueError(f"prior must be between 0 and 1, got {self.prior}")
         if not min(self.tau) > 0:
             raise ValueError(f"tau must be positive, got {min(self.tau)}")
+        for name in ("tuning_epochs", "secondary_seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         both = set(self.seed) & set(self.tuning_seed)
         if both and self.tunes:
             raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
@@ -75,7 +84,8 @@ class Study:
 
     def grid(self, seeds: Iterable[int]) -> list[RunConfig]:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
-        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in LISTS}
+        own = (*LISTS, "tuning_epochs", "secondary_seeds")
+        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
         found = {}
         for seed, dataset, batch, loss, lr, tau in product(
             seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
@@ -84,9 +94,35 @@ class Study:
             found[run.key()] = run
         return list(found.values())
 
+    @property
+    def compared_pair(self) -> list[str]:
+        """The variants of the two trainings that the primary question is about: all seeds are theirs."""
+        baseline = "binary" if self.network in TREES else "cross-entropy"
+        wanted = {VARIANTS[loss][0] for loss in (baseline, primary(self.loss)) if loss}
+        return [loss for loss in self.loss if VARIANTS[loss][0] in wanted]
+
+    def tuning(self) -> list[RunConfig]:
+        """The runs that only choose settings."""
+        runs = self.grid(self.tuning_seed) if self.tunes else []
+        epochs = self.tuning_epochs
+        if epochs is None or epochs >= self.epochs:
+            return runs
+        return [replace(c, epochs=epochs, tunes_for=self.epochs) for c in runs]
+
+    def compared(self) -> list[RunConfig]:
+        """The compared runs at every setting."""
+        if self.secondary_seeds is None:
+            return self.grid(self.seed)
+        few = set(self.seed[: self.secondary_seeds])
+        return [c for c in self.grid(self.seed) if c.seed in few or c.loss in self.compared_pair]
+
+    def at_one_setting(self) -> list[RunConfig]:
+        """The compared runs as if the first setting had been chosen: as many as there will be, at the same cost."""
+        return (replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self).compared()
+
     def first(self) -> list[RunConfig]:
         """The runs that need no choice: the tuning runs where the study tunes, all runs otherwise."""
-        return self.grid(self.tuning_seed if self.tunes else self.seed)
+        return self.tuning() if self.tunes else self.compared()
 
     def second(self, store: Store) -> list[RunConfig]:
         """The compared runs of a study that tunes, each at the setting chosen for its loss and batch size."""
@@ -95,13 +131,11 @@ class Study:
         wanted = {c.key() for c in self.first()}
         tuned = [r for r in store.runs() if r.key in wanted and r.state in FINISHED]
         chosen = choose_settings(replace(result(r, r.config.dataset), tuning=True) for r in tuned)
-        return [c for c in self.grid(self.seed) if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
+        return [c for c in self.compared() if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
 
     def size(self) -> tuple[int, int]:
         """Return the number of tuning trainings and of compared ones."""
-        tuning = trainings(self.grid(self.tuning_seed)) if self.tunes else []
-        one = replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self
-        return len(tuning), len(trainings(one.grid(self.seed)))
+        return len(trainings(self.tuning())), len(trainings(self.at_one_setting()))
 
 
 def trainings(runs: Iterable[RunConfig]) -> list[RunConfig]:
@@ -158,7 +192,8 @@ def from_toml(path: Path, base: Study) -> Study:
 def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
     """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
     kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study)}
-    kinds |= {"prior": float, "label": str, "subset": int}
+    kinds |= {"prior": float, "label": str}
+    kinds |= dict.fromkeys(("subset", "min_steps", "tuning_epochs", "secondary_seeds"), int)
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
