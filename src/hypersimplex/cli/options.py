@@ -135,7 +135,8 @@ class RunOptions:
     ] = None
     optimizer: Annotated[str | None, typer.Option(help="adam or sgd; default adam.")] = None
     schedule: Annotated[
-        str | None, typer.Option(help="constant, linear (lr x batch / 128) or cosine; default constant.")
+        str | None,
+        typer.Option(help="constant, linear (lr x batch / 128), cosine or warmup (then cosine); default constant."),
     ] = None
     subset: Annotated[
         int | None, typer.Option(help="Use this many training samples; of boosted trees: at most; default all.")
@@ -145,6 +146,22 @@ class RunOptions:
     ] = None
     augment: Annotated[bool | None, typer.Option(help="Random crops and flips; default no.")] = None
     precision: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None
+    evaluation: Annotated[
+        str | None,
+        typer.Option(
+            help="BatchNorm statistics and thresholds: recomputed over training samples before every evaluation, or "
+            "the running ones of training; default recomputed."
+        ),
+    ] = None
+    min_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps that a training has at least: an epoch is then several passes; default none."),
+    ] = None
+    tuning_epochs: Annotated[int | None, typer.Option(help="Epochs of the tuning runs; default: all.")] = None
+    secondary_seeds: Annotated[
+        int | None,
+        typer.Option(help="How many seeds the losses beside hypersimplex and the baseline run; default: all."),
+    ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu"
     threads: Annotated[int | None, typer.Option(metavar="INT", help="A process; default torch's.", min=1)] = None
     channels_last: Annotated[bool, typer.Option("--channels-last", help="Memory format of images.")] = False

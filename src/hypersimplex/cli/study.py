@@ -44,8 +44,8 @@ class ExportFormat(str, Enum):
 def run(options: RunOptions) -> None:
     """Run what is missing of a study.
 
-    Losses of networks: cross-entropy, hinge, mse, hypersimplex, hypersimplex-argmax, hypersimplex-half,
-    hypersimplex-half-argmax.
+    Losses of networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
+    hypersimplex-argmax, hypersimplex-half, hypersimplex-half-argmax.
 
     Losses of boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
     """

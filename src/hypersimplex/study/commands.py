@@ -1,24 +1,30 @@
 """What `hypersimplex study run` does, without the parsing of its options."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from hypersimplex.study import checkpoint, estimate, setup
+from hypersimplex.study.batches import split
 from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import TREES, RunConfig
 from hypersimplex.study.console import Live, Terminal, batch_text, in_words, narrow_table
+from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import FINISHED, Engine, InProcess, Processes
 from hypersimplex.study.locks import is_claimed
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.results import results
 from hypersimplex.study.status import print_failure
 from hypersimplex.study.store import Store
-from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
+from hypersimplex.study.sweep import Study, from_toml, override, read_toml, run_study, trainings
 from hypersimplex.study.train import Runtime
+
+# Of small data at the defaults: twenty epochs of one batch each would hardly begin to learn.
+FEW_STEPS = 200
 
 if TYPE_CHECKING:
     from hypersimplex.cli.options import RunOptions
@@ -30,11 +36,13 @@ def main(options: "RunOptions", line: str) -> bool:
     runtime = Runtime(options.device, options.threads, options.channels_last, options.compile, options.data_folder)
     study = make_study(options.preset.value if options.preset else None, options.config, vars(options))
     say_what_runs_code(console, study, options.config)
+    name = options.engine.value if options.engine else None
+    engine = make_engine(name, options.processes, options.address, options.retries)
+    if engine.local:
+        study = fitted(console, study, runtime, named(options))
     if options.dry_run:
         dry_run(console, study, runtime, options.processes or 1, options.store)
         return True
-    name = options.engine.value if options.engine else None
-    engine = make_engine(name, options.processes, options.address, options.retries)
     return run(console, study, options.store, engine, runtime, options.resume, line)
 
 
@@ -48,6 +56,36 @@ def make_study(preset: str | None, file: Path | None, given: Mapping[str, Any]) 
     if given.get("tau") and study.network in TREES:
         name = study.network
         raise ValueError(f"tau must be left out with network {name}, whose losses have their own, got {study.tau[0]}")
+    return study
+
+
+def named(options: "RunOptions") -> set[str]:
+    """The fields that somebody chose for this data: by an option or in a file."""
+    fields_of_file = set() if options.config is None else set(read_toml(options.config))
+    return fields_of_file | {name for name, value in vars(options).items() if value not in (None, [])}
+
+
+def fitted(console: Terminal, study: Study, runtime: Runtime, chosen: set[str]) -> Study:
+    """Fit what nobody chose to the data: batches to its samples, and with few samples more passes over them."""
+    if study.network in TREES:
+        return study
+    samples, few = {}, False
+    for dataset in study.dataset:
+        first = RunConfig(dataset=dataset, label=study.label, drop=study.drop, resize=study.resize)
+        data = load_for(first, runtime.data_folder)
+        for note in data.notes:
+            console.print(f"note: {note}", style="yellow", soft_wrap=True)
+        train, held = split(data, study.subset, study.validation)
+        whole = [b for b in study.batch_size if b >= len(train)]
+        if "batch_size" not in chosen and (len(whole) > 1 or max(study.batch_size) > len(train) + len(held)):
+            samples[dataset] = len(train)
+            cut = ", ".join(map(str, whole))
+            console.print(f"note: batch size {cut} cut to {len(train)}, the training samples of {dataset}")
+        few = few or study.epochs * math.ceil(len(train) / max(study.batch_size)) < FEW_STEPS
+    study = replace(study, samples=samples)
+    if few and not chosen & {"preset", "epochs", "min_steps"}:
+        console.print(f"note: few samples; every training takes at least {FEW_STEPS} steps (--min-steps)")
+        study = replace(study, min_steps=FEW_STEPS)
     return study
 
 
@@ -66,10 +104,9 @@ def make_engine(name: str | None, processes: int | None, address: str | None, re
 
 
 def dry_run(console: Terminal, study: Study, runtime: Runtime, processes: int, path: Path) -> None:
-    todo = [("tuning", trainings(study.grid(study.tuning_seed)))] if study.tunes else []
+    todo = [("tuning", trainings(study.tuning()))] if study.tunes else []
     # Which setting is chosen is not known yet; it does not change the time.
-    one = override(study, {"lr": study.lr[:1], "tau": study.tau[:1]}) if study.tunes else study
-    todo.append(("compared", trainings(one.grid(study.seed))))
+    todo.append(("compared", trainings(study.at_one_setting())))
     everything = [c for _, configs in todo for c in configs]
     setup.check(everything, runtime)
     done = set()

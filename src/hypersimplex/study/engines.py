@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from hypersimplex.study import checkpoint
 from hypersimplex.study.checkpoint import CheckpointError
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data, load_cached
+from hypersimplex.study.data import Data, load_cached, load_for
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.store import Epoch, Store, StoreError
@@ -34,7 +34,7 @@ class Engine(Protocol):
 
 def check_data(store: Store, config: RunConfig, data: Data) -> None:
     """Refuse to mix runs on different content under one name."""
-    others = store.fingerprints(config.dataset, config.label) - {data.fingerprint}
+    others = store.fingerprints(config) - {data.fingerprint}
     if others:
         raise ValueError(
             f"dataset {config.dataset} has other content ({data.fingerprint}) than the runs in {store.path} "
@@ -87,7 +87,7 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
         if state in FINISHED:
             return str(state)
         try:
-            data = load_cached(config.dataset, runtime.data_folder, config.label)
+            data = load_for(config, runtime.data_folder)
             check_data(store, config, data)
             raw = checkpoint.read(folder, key)
             try:
@@ -111,7 +111,7 @@ def _train(store: Store, config: RunConfig, data: Data, runtime: Runtime, on_epo
     key, folder = config.key(), store.work_folder
     training = resume(store, begin(config, data, runtime), raw)
     from_checkpoint = len(training.history)
-    store.start(key, provenance(runtime, data.fingerprint))
+    store.start(key, provenance(runtime, data.fingerprint, training.sizes))
     while not training.finished:
         try:
             epoch = training.run_epoch()

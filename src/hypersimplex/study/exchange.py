@@ -9,19 +9,19 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import RunConfig, from_mapping
+from hypersimplex.study.config import LATER, RunConfig, from_mapping
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.plausible import WHOLENESS, ExportFileError, check_content, check_count, check_run, digest
 from hypersimplex.study.store import MEASURES, STATES, Epoch, Run, Store
 
-CONFIG = [f.name for f in fields(RunConfig)]
+CONFIG = [f.name for f in fields(RunConfig) if f.name not in LATER]
 MEASURED = ["val_accuracy", "test_accuracy"]
 BOTH = ["val_accuracy_own", "test_accuracy_own", "val_accuracy_argmax", "test_accuracy_argmax"]
 COLUMNS = ["run", *CONFIG, "tuning", "state", "attempts", "error", "epoch", "train_loss", "epoch_lr", *MEASURED]
 COLUMNS += [*BOTH, "seconds", "provenance"]
 REQUIRED = tuple(COLUMNS)
 # What exports of the first version do not have.
-COLUMNS += MEASURES
+COLUMNS += [*LATER, *MEASURES]
 
 
 def rows(runs: list[Run]) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ def to_csv(runs: list[Run]) -> str:
     writer = csv.DictWriter(text, [*COLUMNS, *WHOLENESS], lineterminator="\n")
     writer.writeheader()
     for row in rows(runs):
-        writer.writerow(row | {"provenance": json.dumps(row["provenance"])})
+        writer.writerow(row | {name: json.dumps(row[name]) for name in ("provenance", "drop")})
     return text.getvalue()
 
 
@@ -106,7 +106,8 @@ def _has_columns(names: Collection[str], line: int) -> None:
 
 
 TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
-WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts"}
+TEXT |= {"evaluation"}
+WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts", "min_steps", "tunes_for", "resize"}
 NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
 
 
@@ -135,13 +136,13 @@ def _parsed(name: str, value: str) -> Any:
         return int(value)
     if name in ("augment", "tuning"):
         return {"True": True, "False": False}[value]
-    return _known(name, json.loads(value)) if name == "provenance" else float(value)
+    return _known(name, json.loads(value)) if name in ("provenance", "drop") else float(value)
 
 
 def _known(name: str, value: Any) -> Any:
     """A value of JSON, if it is what its column holds."""
     kind: Any = str if name in TEXT else int if name in WHOLE else int | float
-    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else kind
+    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else list if name == "drop" else kind
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(name)
     return value

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypersimplex.study.config import RunConfig, from_mapping
+from hypersimplex.study.store import MEASURES
 
 Row = Mapping[str, Any]
 # In every row, so that a file cut anywhere still says how much it should hold.
 WHOLENESS = ("export_rows", "export_sha256")
-OF_AN_EPOCH = ("epoch", "train_loss", "epoch_lr", "seconds")
-RANGES = ("accuracy", "auc", "f1")
+OF_AN_EPOCH = ("epoch", "train_loss", "epoch_lr", "seconds", *MEASURES)
+RANGES = ("accuracy", "auc", "f1", "one_class")
 
 
 class ExportFileError(ValueError):

@@ -59,6 +59,12 @@ class Epoch:
     val_auc: float | None = None
     test_auc: float | None = None
     test_log_loss: float | None = None
+    # Of networks alone: the steps since the beginning; the seconds, within `seconds`, of recomputing statistics and
+    # thresholds and of evaluating; the share of the test samples that one class, the most frequent, is decided for.
+    steps: float | None = None
+    recompute_seconds: float | None = None
+    evaluate_seconds: float | None = None
+    one_class: float | None = None
 
 
 # Everything after `seconds` is a row of the table `measures`, which stores of the first version do not have.
@@ -287,12 +293,14 @@ class Store:
             row = self._db.execute(f"SELECT {STATE} FROM trainings t WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def fingerprints(self, dataset: str, label: str | None) -> set[str]:
-        """Return the data fingerprints of the trainings begun on a data set, read with one label column."""
+    def fingerprints(self, config: RunConfig) -> set[str]:
+        """Return the data fingerprints of the trainings begun on a data set that was read in the same way."""
         query = "SELECT DISTINCT json_extract(provenance, '$.data') FROM trainings"
         query += " WHERE json_extract(config, '$.dataset')=? AND json_extract(config, '$.label') IS ?"
+        query += " AND COALESCE(json_extract(config, '$.drop'), '[]')=? AND json_extract(config, '$.resize') IS ?"
+        read = (config.dataset, config.label, json.dumps(config.drop, separators=(",", ":")), config.resize)
         with self._explained():
-            return {r[0] for r in self._db.execute(query, (dataset, label)) if r[0]}
+            return {r[0] for r in self._db.execute(query, read) if r[0]}
 
     def epoch_counts(self) -> dict[str, int]:
         with self._explained():
