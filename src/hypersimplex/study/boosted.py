@@ -172,6 +172,10 @@ class Boosting:
         self.history: list[Epoch] = []
         self.stuck = False  # no tree can be split any more
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: 0 if part is None else part.num_data() for name, part in self.parts.items()}
+
     def learning_rate(self) -> float:
         """The released scripts take the gradient of the mean, some with another factor: with ones, a smaller step."""
         if self.config.loss != "hypersimplex-paper":

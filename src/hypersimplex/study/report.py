@@ -14,8 +14,7 @@ import jinja2
 
 from hypersimplex.study import figures, published, tabular
 from hypersimplex.study.config import DESCRIPTIONS, one_of
-from hypersimplex.study.console import batch_text, p_text
-from hypersimplex.study.estimate import in_words
+from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.results import dataset_names, result, results
 from hypersimplex.study.stats import Cell, cells
@@ -197,7 +196,7 @@ def figure_files(store: Store, baseline: str | None = None) -> dict[str, str]:
             found[slug(dataset, kind)] = made[kind]
         for number, curve in enumerate(made["curves"]):
             found[slug(dataset, "curves", number or "")] = curve
-    return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}
+    return {f"{name}.svg": visible(str(figure)) + "\n" for name, figure in found.items()}
 
 
 def markdown(content: dict[str, Any]) -> str:
@@ -250,12 +249,14 @@ def as_csv(content: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def as_json(content: dict[str, Any]) -> str:
-    def finite(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return None if math.isnan(value) else str(value)
-        return value
+def finite(value: Any) -> Any:
+    """A number as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
+
+def as_json(content: dict[str, Any]) -> str:
     names = ("verdict", "budget", "baseline", "rule", "losses", "diverged", "unfinished", "made", "trainings", "time")
     document: dict[str, Any] = {name: content[name] for name in names}
     document["commands"] = [command for _, command in content["commands"]]
@@ -264,4 +265,6 @@ def as_json(content: dict[str, Any]) -> str:
 
 
 def render(store: Store, format: str, baseline: str | None = None) -> str:
-    return {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline))
+    text = {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline))
+    # Names of data sets are not ours: what would command a terminal is spelled out; JSON has its own spelling.
+    return text if format == "json" else visible(text)

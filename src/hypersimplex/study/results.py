@@ -14,7 +14,9 @@ COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior"}
 
 
 def protocol(config: RunConfig) -> dict[str, object]:
-    return {k: v for k, v in asdict(config).items() if k not in COMPARED}
+    """Everything but what is compared; a shorter tuning run has that of the runs it chooses for."""
+    found = {k: v for k, v in asdict(config).items() if k not in COMPARED}
+    return found | {"epochs": config.tunes_for or config.epochs, "tunes_for": None}
 
 
 def dataset_names(configs: Sequence[RunConfig]) -> dict[str, str]:

@@ -59,6 +59,12 @@ class Epoch:
     val_auc: float | None = None
     test_auc: float | None = None
     test_log_loss: float | None = None
+    # Of networks alone: the steps since the beginning; the seconds, within `seconds`, of recomputing statistics and
+    # thresholds and of evaluating; the share of the test samples that one class, the most frequent, is decided for.
+    steps: float | None = None
+    recompute_seconds: float | None = None
+    evaluate_seconds: float | None = None
+    one_class: float | None = None
 
 
 # Everything after `seconds` is a row of the table `measures`, which stores of the first version do not have.
@@ -95,6 +101,12 @@ class Run:
     def scores(self) -> list[tuple[float | None, float | None]]:
         """Return (validation, test) of every epoch by that measure."""
         return [(e.val_auc, e.test_auc) for e in self.epochs] if self.config.is_trees else self.accuracies()
+
+
+# "done" is believed of a training that has epochs: a result without them would be none.
+STATE = """CASE WHEN t.state='done' AND NOT EXISTS (SELECT 1 FROM epochs x WHERE x.training=t.key) THEN 'failed'
+    ELSE t.state END"""
+EMPTY = "recorded as done, but without an epoch"
 
 
 class StoreError(RuntimeError):
@@ -278,15 +290,17 @@ class Store:
 
     def state(self, key: str) -> str | None:
         with self._explained():
-            row = self._db.execute("SELECT state FROM trainings WHERE key=?", (key,)).fetchone()
+            row = self._db.execute(f"SELECT {STATE} FROM trainings t WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def fingerprints(self, dataset: str, label: str | None) -> set[str]:
-        """Return the data fingerprints of the trainings begun on a data set, read with one label column."""
+    def fingerprints(self, config: RunConfig) -> set[str]:
+        """Return the data fingerprints of the trainings begun on a data set that was read in the same way."""
         query = "SELECT DISTINCT json_extract(provenance, '$.data') FROM trainings"
         query += " WHERE json_extract(config, '$.dataset')=? AND json_extract(config, '$.label') IS ?"
+        query += " AND COALESCE(json_extract(config, '$.drop'), '[]')=? AND json_extract(config, '$.resize') IS ?"
+        read = (config.dataset, config.label, json.dumps(config.drop, separators=(",", ":")), config.resize)
         with self._explained():
-            return {r[0] for r in self._db.execute(query, (dataset, label)) if r[0]}
+            return {r[0] for r in self._db.execute(query, read) if r[0]}
 
     def epoch_counts(self) -> dict[str, int]:
         with self._explained():
@@ -302,8 +316,9 @@ class Store:
     def runs(self) -> list[Run]:
         # One statement, so that all rows are of one moment.
         query = (
-            "SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, t.state, t.attempts, t.error,"
-            f" t.provenance, e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
+            f"SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, {STATE} AS state, t.attempts,"
+            f" CASE WHEN t.state != {STATE} THEN '{EMPTY}' ELSE t.error END AS error, t.provenance,"
+            f" e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
             " LEFT JOIN epochs e ON e.training = t.key ORDER BY r.rowid, e.epoch"
         )
         with self._explained():
