@@ -98,12 +98,13 @@ test-boosting: $(EVERYTHING)  ## LightGBM, XGBoost, Dask workers, the scikit-lea
 	$(ALL)/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
 	$(ALL)/pytest tests/boosting tests/sklearn
 
-# The shared suite runs over JAX too, but for what is about the compiled kernel's ways of walking over memory, of which
-# every size would be compiled anew.
+# The shared suite runs over JAX's own search too, but for what is about the compiled kernel's ways of walking over
+# memory, of which every size would be compiled anew.
 test-jax: $(EVERYTHING)  ## the JAX front end: types, its own suite and the shared one
 	$(ALL)/mypy src/hypersimplex/jax/*.py
 	$(ALL)/pytest -n $(JOBS) tests/jax
-	$(ALL)/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/operator/test_edges.py \
+	HYPERSIMPLEX_JAX_KERNEL=0 $(ALL)/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" \
+		tests/operator/test_edges.py \
 		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py
 
 test-triton: $(EVERYTHING)  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
