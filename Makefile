@@ -26,7 +26,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: soak docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,10 @@ test-baseline: $(INSTALLED)  ## the operator's properties on a processor without
 
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 	$(BIN)/pytest -n $(JOBS) tests/study
+
+KILLS ?= 50
+soak: $(EVERYTHING)  ## KILLS=50 random kills of studies, which must end in the numbers of undisturbed ones
+	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs tests/study/test_soak.py
 
 test-ray: $(EVERYTHING)  ## the study on a real Ray cluster of two workers
 	$(ALL)/pytest -m slow tests/study/test_ray.py

@@ -54,7 +54,7 @@ def test_help_shows_the_defaults_and_every_variant_at_eighty_columns():
         assert name in output
     for field in fields(Study):
         value = getattr(Study(), field.name)
-        if value in (None, (), False) or field.name == "momentum":
+        if value in (None, (), False, {}) or field.name == "momentum":
             continue
         shown = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
         assert f"default {shown}" in text, field.name

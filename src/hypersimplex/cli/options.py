@@ -46,6 +46,11 @@ MetricOption = Annotated[
 ]
 
 
+def measure(metric: Metric | None) -> str | None:
+    """The measure that a metric is called in a store."""
+    return None if metric is None else metric.value.replace("-", "_")
+
+
 def taking(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make a command of a function of one dataclass: its fields are the options."""
 
@@ -99,6 +104,7 @@ class RunOptions:
             metavar="NAME", help="One of those above. Repeatable; default cross-entropy, hinge, mse, hypersimplex."
         ),
     ] = None
+    metric: MetricOption = None
     batch_size: Annotated[
         list[int] | None,
         typer.Option(

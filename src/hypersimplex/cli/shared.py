@@ -36,9 +36,10 @@ def fail(error: object, code: int = 1) -> typer.Exit:
 @contextmanager
 def explained(*kinds: type[Exception]) -> Iterator[None]:
     """Turn errors that a user can do something about into one line."""
+    known: tuple[type[Exception], ...] = (ValueError, RuntimeError, OSError, *kinds)
     try:
         yield
-    except (ValueError, RuntimeError, OSError, *kinds) as error:
+    except known as error:
         raise fail(error) from None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hypersimplex.cli.options import RunOptions, taking
+from hypersimplex.cli.options import MetricOption, RunOptions, measure, taking
 from hypersimplex.cli.shared import (
     DEFAULT_STORE,
     INTERRUPTED,
@@ -87,14 +87,15 @@ def report(
         Path | None, typer.Option(help="Also write the figures to this folder, as SVG.", file_okay=False)
     ] = None,
     baseline: BaselineOption = None,
+    metric: MetricOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
     from hypersimplex.study.report import figure_files, render
 
     with existing(store) as opened:
-        text = render(opened, format.value, baseline)
-        pictures = {} if figures is None else figure_files(opened, baseline)
+        text = render(opened, format.value, baseline, measure(metric))
+        pictures = {} if figures is None else figure_files(opened, baseline, measure(metric))
         if output is None and format.value == "html":
             output = Path("report.html")
         for name, picture in pictures.items():
@@ -114,6 +115,7 @@ def report(
 def compare(
     store: StoreOption = DEFAULT_STORE,
     baseline: BaselineOption = None,
+    metric: MetricOption = None,
     paper_rule: Annotated[
         bool, typer.Option("--paper-rule", help="Best epoch on the test set, as in the paper.")
     ] = False,
@@ -125,7 +127,7 @@ def compare(
     from hypersimplex.study.console import Terminal
 
     with existing(store) as opened:
-        made = Comparison.of_store(opened, baseline, paper_rule)
+        made = Comparison.of_store(opened, baseline, measure(metric), paper_rule)
         if json:
             write(made.as_json())
         else:

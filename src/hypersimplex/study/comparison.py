@@ -14,6 +14,13 @@ from hypersimplex.study.store import Run, Store
 from hypersimplex.study.verdict import budget, settings_tried, verdict
 
 
+def check_recorded(runs: Sequence[Run], metric: str | None) -> None:
+    """Runs of earlier versions have accuracy alone, and no run has a log loss without a validation split."""
+    tests = [t for r in runs if r.state == "done" for _, t in r.scores()]
+    if metric is not None and tests and all(t is None for t in tests):
+        raise ValueError(f"metric must be one that these runs recorded, got {metric.replace('_', '-')}")
+
+
 @dataclass(frozen=True)
 class Comparison:
     runs: Sequence[Run]
@@ -22,13 +29,14 @@ class Comparison:
     paper_rule: bool
 
     @classmethod
-    def of_store(cls, store: Store, baseline: str | None, paper_rule: bool = False) -> "Comparison":
-        runs = store.runs()
+    def of_store(cls, store: Store, baseline: str | None, metric: str | None, paper_rule: bool) -> "Comparison":
+        runs = store.runs(metric)
         losses = sorted({r.config.loss for r in runs if r.state == "done"})
         if not losses:
             raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
         if baseline is not None:
             one_of("baseline", baseline, losses)
+        check_recorded(runs, metric)
         return cls(runs, results(runs), baseline, paper_rule)
 
     @property
@@ -41,12 +49,14 @@ class Comparison:
     def cells(self) -> list[Cell]:
         """The cells of the measure that runs are chosen by, then those of the other measures."""
         rows = cells(self.finished, self.baseline, self.paper_rule)
+        shown = {c.measure for c in rows}
         for name in [] if self.paper_rule else OTHERS:
-            rows += cells(self.finished, self.baseline, other=name)
+            rows += cells(self.finished, self.baseline, other=name) if name not in shown else []
         return rows
 
     def verdict(self, rows: Sequence[Cell]) -> str:
-        return verdict([c for c in rows if c.measure not in OTHERS])
+        chosen = {r.measure for r in self.finished}
+        return verdict([c for c in rows if c.measure in chosen])
 
     def show(self, console: Terminal, quiet: bool = False) -> None:
         rows = self.cells()

@@ -15,7 +15,8 @@ from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import Data, load_cached, load_for
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
-from hypersimplex.study.store import Epoch, Store, StoreError
+from hypersimplex.study.schema import StoreError
+from hypersimplex.study.store import Epoch, Store
 from hypersimplex.study.train import DivergedError, Runtime, Training
 
 if TYPE_CHECKING:

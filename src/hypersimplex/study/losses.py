@@ -59,6 +59,10 @@ class HyperSimplex(nn.Module):
         decided: Tensor = self.loss.predict(logits)
         return decided
 
+    def scores(self, logits: Tensor) -> Tensor:
+        found: Tensor = self.loss.scores(logits)
+        return found
+
     def calibrate(self, logits: Tensor, target: Tensor) -> None:
         self.loss.calibrate([(logits, target)])
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.measures import best as best_of
+from hypersimplex.study.measures import gain
 from hypersimplex.study.stats import Result
 from hypersimplex.study.store import Run
 
@@ -39,7 +41,7 @@ def best_epoch(run: Run) -> int:
     values = [v for v, _ in run.scores()]
     if not values or any(v is None for v in values):
         return len(values) - 1
-    return max(range(len(values)), key=lambda i: (values[i], -i))
+    return max(range(len(values)), key=lambda i: (gain(run.measure, values[i] or 0.0), -i))
 
 
 def result(run: Run, dataset: str) -> Result:
@@ -64,7 +66,7 @@ def result(run: Run, dataset: str) -> Result:
         validation,
         best,
         math.nan if test is None else test,
-        max(tests, default=math.nan),
+        best_of(run.measure, tests) if tests else math.nan,
         run.tuning,
         run.measure,
         others(run, best),

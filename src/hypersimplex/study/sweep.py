@@ -7,8 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import TREES, VARIANTS, RunConfig, primary
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, one_of, primary
 from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
+from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
 from hypersimplex.study.setup import check
 from hypersimplex.study.stats import choose_settings
@@ -54,6 +55,7 @@ class Study:
     tuning_epochs: int | None = None  # of the tuning runs; None: as many as of the compared ones
     # How many of the seeds the losses run that are neither the baseline nor the primary one; None: all.
     secondary_seeds: int | None = None
+    metric: str | None = None  # what settings and epochs are chosen by; None: accuracy, of boosted trees AUC
     # The training samples of data sets whose batch sizes are cut to them: those of a preset, which knows no data.
     samples: Mapping[str, int] = field(default_factory=dict)
 
@@ -74,6 +76,9 @@ class Study:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.metric is not None:
+            object.__setattr__(self, "metric", self.metric.replace("-", "_"))
+            one_of("metric", self.metric, METRICS)
         both = set(self.seed) & set(self.tuning_seed)
         if both and self.tunes:
             raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
@@ -88,7 +93,7 @@ class Study:
 
     def grid(self, seeds: Iterable[int]) -> list[RunConfig]:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
-        own = (*LISTS, "tuning_epochs", "secondary_seeds", "samples")
+        own = (*LISTS, "tuning_epochs", "secondary_seeds", "samples", "metric")
         shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
         found = {}
         for seed, dataset, batch, loss, lr, tau in product(
@@ -134,7 +139,7 @@ class Study:
         if not self.tunes:
             return []
         wanted = {c.key() for c in self.first()}
-        tuned = [r for r in store.runs() if r.key in wanted and r.state in FINISHED]
+        tuned = [r for r in store.runs(self.metric) if r.key in wanted and r.state in FINISHED]
         chosen = choose_settings(replace(result(r, r.config.dataset), tuning=True) for r in tuned)
         return [c for c in self.compared() if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
 
@@ -200,7 +205,7 @@ def from_toml(path: Path, base: Study) -> Study:
 def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
     """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
     kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study) if f.name != "samples"}
-    kinds |= {"prior": float, "label": str}
+    kinds |= {"prior": float, "label": str, "metric": str}
     kinds |= dict.fromkeys(("subset", "resize", "min_steps", "tuning_epochs", "secondary_seeds"), int)
     changes: dict[str, Any] = {}
     for name, value in values.items():

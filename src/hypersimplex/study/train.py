@@ -1,5 +1,6 @@
 """One training: the same loop, data order and initial weights for every loss."""
 
+import copy
 import math
 import time
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from hypersimplex.study import checkpoint, evaluation
+from hypersimplex.study import checkpoint, evaluation, scoring
 from hypersimplex.study.batches import Features, Images, prepare
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import Data
@@ -139,8 +140,10 @@ class Training:
         trained = time.perf_counter()
         self.recompute()
         recomputed = time.perf_counter()
-        validation = self.evaluate(here.train, here.train_y, here.validation_rows)
-        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)))
+        seen: dict[str, list[Tensor]] = {"val": [], "test": []}
+        validation = self.evaluate(here.train, here.train_y, here.validation_rows, seen["val"])
+        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)), seen["test"])
+        more = self.measures(seen)
         end = time.perf_counter()
         epoch = Epoch(
             number,
@@ -155,9 +158,19 @@ class Training:
             recompute_seconds=recomputed - trained,
             evaluate_seconds=end - recomputed,
             one_class=test[2],
+            **more,
         )
         self.history.append(epoch)
         return epoch
+
+    @torch.no_grad()
+    def measures(self, seen: dict[str, list[Tensor]]) -> dict[str, float]:
+        """All other measures, from the logits of the validation and the test samples."""
+        here = self.prepared
+        labels = {"val": here.train_y[here.validation_rows], "test": here.test_y}
+        parts = {name: (labels[name].cpu().numpy(), torch.cat(some)) for name, some in seen.items() if some}
+        loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
+        return scoring.measures(loss, len(self.data.classes), parts)
 
     def train_epoch(self, number: int) -> tuple[float, float]:
         """Take the steps of one epoch; return the mean loss and the last learning rate."""
@@ -190,11 +203,11 @@ class Training:
 
     @torch.no_grad()
     def evaluate(
-        self, source: Images | Features, target: Tensor, rows: Tensor
+        self, source: Images | Features, target: Tensor, rows: Tensor, kept: list[Tensor] | None = None
     ) -> tuple[float | None, float | None, float | None]:
         """Return the accuracy by the loss's own decision, by plain argmax, and the share of the class decided most.
 
-        None without samples.
+        None without samples. `kept` gets the logits.
         """
         if len(rows) == 0:
             return None, None, None
@@ -207,6 +220,8 @@ class Training:
             own: Tensor = self.loss.predict(logits)  # type: ignore[operator]
             right += torch.stack([(own == target[part]).sum(), (logits.argmax(1) == target[part]).sum()])
             decided += torch.bincount(own, minlength=len(decided))
+            if kept is not None:
+                kept.append(logits.cpu())
         own_right, argmax = right.tolist()
         return own_right / len(rows), argmax / len(rows), int(decided.max()) / len(rows)
 
