@@ -78,3 +78,7 @@ def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> N
     if what == "masked":
         raise masked_k(k, limit)
     raise not_whole(k) if 0 <= k <= n and k != math.floor(k) else bad_k(k, n, dim)
+
+
+def no_values(name: str, what: str) -> TypeError:
+    return TypeError(f"{name} must be a dense tensor with values in memory, got {what}")

@@ -19,6 +19,7 @@ class Outcome(NamedTuple):
     k: Tensor | None  # how many of the batch were projected to be positive, one for each class
     samples: Tensor | int  # that were not ignored
     numbers: "array[float] | None" = None  # thresholds and k as the kernel wrote them, in place of the tensors
+    multilabel: Tensor | bool | None = None  # with a group: whether some rank's targets are
 
 
 class Settings(NamedTuple):

@@ -28,7 +28,7 @@ def classes_of(outcome: Outcome) -> int:
 def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, with_share: bool = True) -> None:
     """Move the averages in place: with the kernel's numbers by the kernel, otherwise by torch operations."""
     threshold, seen, share, batches = buffers["threshold"], buffers["seen"], buffers["share"], buffers["batches"]
-    _, mu, k, samples, numbers = outcome
+    _, mu, k, samples, numbers, _ = outcome
     if numbers is None:
         return _track(threshold, seen, share, batches, mu, k, samples, momentum, with_share)
     assert isinstance(samples, int)
