@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypersimplex import boosting, reference
-from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _search
+from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _thresholds
 from tests.boosting.problems import expected, one_hot
 
 INF = np.inf
@@ -228,7 +228,7 @@ def test_infinite_scores_that_leave_no_projection(n, y, scores, message):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_infinities_that_weigh_k_but_for_rounding(seed, monkeypatch):
-    monkeypatch.setattr(_search, "_check_infinite", None)  # there is nothing to suspect
+    monkeypatch.setattr(_thresholds, "_check_infinite", None)  # there is nothing to suspect
     rng = np.random.default_rng(seed)
     y, weights, scores = rng.integers(0, 2, 1001), 10 ** rng.uniform(-9, 9, 1001), rng.normal(size=1001)
     objective = HyperSimplexObjective()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from hypersimplex import _checks
 from hypersimplex.boosting import _data
 from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, numbers, one_each, per_class
-from hypersimplex.boosting._search import Reduce, Solution, solve
+from hypersimplex.boosting._thresholds import Reduce, Solution, solve
 from hypersimplex.boosting._trainings import Lineage, Trainings
 from hypersimplex.boosting.collective import everyone
 

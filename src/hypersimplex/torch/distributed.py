@@ -4,7 +4,7 @@ The loss couples all samples of the batch, so the mean of the ranks' own losses 
 
     gather    every rank receives all logits and computes the whole loss. Small batches, and every odd case.
     search    every rank keeps its samples; the ranks look for the thresholds together, five numbers for each class and
-              step travel. Large batches; see _shared_search.py.
+              step travel. Large batches; see _rank_search.py.
 
 Which one is taken depends on numbers all ranks know. The backward pass exchanges nothing, except with reduction="none".
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _shared_search, _targets, loss
+from hypersimplex.torch import _rank_search, _targets, loss
 from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
 from hypersimplex.torch._targets import Batch, Outcome, Settings
 from hypersimplex.torch.functional import _no_transform
@@ -55,7 +55,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
         error = found
     agreed = agree(ranks, told, batch, settings, error)
     assert batch is not None
-    outcome = _shared_search.compute(input, batch, settings, ranks, agreed) if _searches(batch, agreed) else None
+    outcome = _rank_search.compute(input, batch, settings, ranks, agreed) if _searches(batch, agreed) else None
     if outcome is None:
         outcome = _gathered(batch, settings, ranks, agreed)
     return outcome._replace(multilabel=agreed.multilabel)

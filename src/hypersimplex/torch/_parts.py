@@ -11,7 +11,7 @@ from hypersimplex.torch._targets import Batch, Settings
 from hypersimplex.torch.functional import threshold
 
 
-class Share(Protocol):
+class Part(Protocol):
     dtype: torch.dtype
 
     def counts(self) -> Tensor:
@@ -20,7 +20,7 @@ class Share(Protocol):
     def solve(self, k: Tensor) -> Tensor | None:
         """The thresholds of this rank's samples alone, or None without samples."""
 
-    def sums(self, mu: Tensor, low: Tensor) -> Tensor:
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
         """Active projections, active entries, ones, errors of the active, squared errors: five rows of classes.
 
         Where mu is NaN nothing is asked.
@@ -33,10 +33,10 @@ class Share(Protocol):
         """scale * weight * (p - y - mean)/tau on the active entries, where the logits are."""
 
 
-def share_of(batch: Batch, ignore_index: int, tau: Tensor) -> Share:
-    kind = _KernelShare if batch.logits.device.type == "cpu" and not _ops.is_plain() else _PlainShare
-    share: Share = kind(batch, ignore_index, tau)
-    return share
+def part_of(batch: Batch, ignore_index: int, tau: Tensor) -> Part:
+    kind = _KernelPart if batch.logits.device.type == "cpu" and not _ops.is_plain() else _PlainPart
+    part: Part = kind(batch, ignore_index, tau)
+    return part
 
 
 def _wide(batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -77,7 +77,7 @@ class _Counted:
         return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
 
 
-class _KernelShare(_Counted):
+class _KernelPart(_Counted):
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
         super().__init__(batch, ignore_index, tau)
         if self.x.is_neg() or torch.empty_like(self.x).stride() != self.x.stride():
@@ -92,7 +92,7 @@ class _KernelShare(_Counted):
         answer = _fused.solve(batch, Settings(None, self.ignored, "sum", k, None, self.tau), False)
         return torch.tensor(answer.numbers[: k.shape[0]], dtype=torch.float64)
 
-    def sums(self, mu: Tensor, low: Tensor) -> Tensor:
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
         sums = torch.empty((5, mu.shape[0]), dtype=torch.float64)
         self._run(mu, low, None, None, 1.0, sums, None)
         return sums
@@ -110,7 +110,7 @@ class _KernelShare(_Counted):
         )  # fmt: skip
 
 
-class _PlainShare(_Counted):
+class _PlainPart(_Counted):
     """Rows of samples that count, classes beside each other."""
 
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
@@ -141,7 +141,7 @@ class _PlainShare(_Counted):
             return t, p, p - self.targets
         return t, p, p.scatter_add(1, self.targets, p.new_full((), -1).expand(self.targets.shape))
 
-    def sums(self, mu: Tensor, low: Tensor) -> Tensor:
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
         t, p, e = self._errors(mu, low)
         ones, active = t >= 1, (t > 0) & (t < 1)
         columns = (torch.where(active, p, 0), active, ones, torch.where(active, e, 0), e.square())
