@@ -6,9 +6,11 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "kernel.hpp"
 #include "running.hpp"
@@ -65,10 +67,18 @@ nb::object tell(const Result& r) {
     return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
 }
 
+// An interpreter that is going down takes no thread back: it unwinds it, which would end the process at the first
+// function that lets nothing through. The thread stays here instead, until the process is gone.
 template <class F>
 Result without_gil(F f) {
-    nb::gil_scoped_release release;
-    return f();
+    PyThreadState* state = PyEval_SaveThread();
+    Result result = f();
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    return result;
 }
 
 template <class T>
@@ -95,8 +105,8 @@ nb::object project_t(const Layout& layout, PerSlice k, PerSlice tau, uintptr_t x
     int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
     return tell(without_gil([&] {
         if (y && bytes >= (4 << 20)) advise_large_pages(pointer<void>(y), bytes);
-        return functions<T>().project({layout, k, tau, pointer<const T>(x), pointer<T>(y), pointer<double>(mu),
-                                       pointer<const double>(start), threads});
+        (void)start;
+        return functions<T>().project({layout, k, tau, pointer<const T>(x), pointer<T>(y), pointer<double>(mu), threads});
     }));
 }
 
@@ -147,13 +157,14 @@ nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr
                   uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
     double value = 0;
     int64_t kept = 0;
+    (void)start, (void)scale;
     Result result = without_gil([&] {
         int64_t bytes = shape[0] * shape[1] * shape[2] * static_cast<int64_t>(sizeof(T));
         if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
         return functions<T>().loss({shape[0], shape[1], shape[2], strides[0], strides[1], strides[2],
                                     pointer<const T>(x), pointer<const int64_t>(labels), ignored,
                                     pointer<const T>(dense), pointer<const double>(k), share, tau, weight,
-                                    pointer<const double>(start), scale, mean, pointer<T>(grad), pointer<double>(mu),
+                                    mean, pointer<T>(grad), pointer<double>(mu),
                                     pointer<double>(k_used), &value, &kept, threads});
     });
     if (result.status != Status::ok) return tell(result);
@@ -198,9 +209,9 @@ void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_
 template <class T>
 Result share_t(const Sizes& n, const Sizes& strides, int64_t ignored, const std::vector<uintptr_t>& a, double scale, int threads) {
     Loss<T> loss{n[0], n[1], n[2], strides[0], strides[1], strides[2], pointer<const T>(a[0]), pointer<const int64_t>(a[1]),
-                 ignored, pointer<const T>(a[2]), nullptr, false, per_slice(a[5], 1), per_slice(a[6], 1), nullptr, scale, false,
+                 ignored, pointer<const T>(a[2]), nullptr, false, per_slice(a[5], 1), per_slice(a[6], 1), false,
                  pointer<T>(a[9]), pointer<double>(a[3]), nullptr, nullptr, nullptr, threads};
-    return functions<T>().share({loss, pointer<const double>(a[4]), pointer<const double>(a[7]), pointer<double>(a[8])});
+    return functions<T>().loss_at({loss, pointer<const double>(a[4]), pointer<const double>(a[7]), scale, pointer<double>(a[8])});
 }
 
 nb::object share_at(bool is_double, const Sizes& shape, const Sizes& strides, int64_t ignored,
@@ -282,6 +293,11 @@ nb::object binary(const Array& x, double k, const Output& y, const std::optional
 NB_MODULE(_kernel, m) {
     m.doc() = "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
     m.def("variant", [] { return std::string(variant().name); }, "The SIMD variant in use.");
+    m.def("constants", [] {
+        nb::dict all;
+        for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
+        return all;
+    }, "The sizes at which the kernel changes its way of working.");
     m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
         return lay_out(shape, strides, axis).has_value();
     }, nb::arg("shape"), nb::arg("strides"), nb::arg("axis"), "Whether the other functions take an array that lies so.");
@@ -291,7 +307,7 @@ NB_MODULE(_kernel, m) {
           "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.");
     m.def("binary", binary, nb::arg("x"), nb::arg("k"), nb::arg("y").noconvert(), nb::arg("ks").noconvert() = nb::none(),
           nb::arg("axis") = -1, nb::arg("threads") = 1, "Write exactly k ones into every slice of y.");
-    m.def("use_openmp", use_openmp);
+    m.def("use_openmp", [] { return false; });
     m.def("project_at", project_at);
     m.def("backward_at", backward_at);
     m.def("binary_at", binary_at);

@@ -40,41 +40,59 @@ namespace {
 
 // Exactly k ones among the largest entries, ties to the lower index, by selection of the k-th largest.
 template <class T>
-Result binary(const Binary<T>& p) {
-    const Layout& l = p.layout;
-    std::unique_ptr<T[]> copy(new (std::nothrow) T[static_cast<size_t>(l.n) + 1]);
-    if (!copy) return {Status::no_memory, 0, 0};
-    auto bad = [&](double k) { return !(k >= 0 && k <= static_cast<double>(l.n)) || k != std::floor(k); };
-    if (!p.k.values && bad(p.k.scalar)) return {Status::bad_k, 0, 0};
-    for (int64_t s = 0; s < l.slices(); ++s) {
-        double k = p.k[s];
-        if (bad(k)) return {Status::bad_k, s, 0};
-        const T* x = p.x + l.origin(s);
-        T* y = p.y + l.origin(s);
-        bool nan = false;
-        int64_t usable = 0, ones = static_cast<int64_t>(k);
-        for (int64_t i = 0; i < l.n; ++i) {
-            T v = x[i * l.stride];
-            copy[static_cast<size_t>(i)] = v;
-            nan = nan || v != v;
-            usable += v != -std::numeric_limits<T>::infinity();
-        }
-        if (!nan && ones > usable) return {Status::masked_k, s, usable};
-        T edge = std::numeric_limits<T>::infinity();
-        if (!nan && ones > 0) {
-            std::nth_element(copy.get(), copy.get() + ones - 1, copy.get() + l.n, [](T a, T b) { return a > b; });
-            edge = copy[static_cast<size_t>(ones - 1)];
-        }
-        int64_t above = 0;
-        for (int64_t i = 0; i < l.n; ++i) above += x[i * l.stride] > edge;
-        int64_t ties = ones - above;
-        for (int64_t i = 0; i < l.n; ++i) {
-            T v = x[i * l.stride];
-            bool one = v > edge || (v == edge && ties-- > 0);
-            y[i * l.stride] = nan ? std::numeric_limits<T>::quiet_NaN() : one ? T(1) : T(0);
-        }
+Result binary_slice(const Binary<T>& p, int64_t s) {
+    const int64_t n = p.layout.n, stride = p.layout.stride;
+    const T* x = p.x + p.layout.origin(s);
+    T* y = p.y + p.layout.origin(s);
+    std::unique_ptr<T[]> copy(new (std::nothrow) T[static_cast<size_t>(n) + 1]);
+    if (!copy) return {Status::no_memory, s, 0};
+    bool nan = false;
+    int64_t usable = 0, ones = static_cast<int64_t>(p.k[s]);
+    for (int64_t i = 0; i < n; ++i) {
+        T v = x[i * stride];
+        copy[static_cast<size_t>(i)] = v;
+        nan = nan || v != v;
+        usable += v != -std::numeric_limits<T>::infinity();
+    }
+    if (!nan && ones > usable) return {Status::masked_k, s, usable};
+    T edge = std::numeric_limits<T>::infinity();
+    if (!nan && ones > 0) {
+        std::nth_element(copy.get(), copy.get() + ones - 1, copy.get() + n, [](T a, T b) { return a > b; });
+        edge = copy[static_cast<size_t>(ones - 1)];
+    }
+    int64_t above = 0;
+    for (int64_t i = 0; i < n; ++i) above += x[i * stride] > edge;
+    int64_t ties = ones - above;
+    for (int64_t i = 0; i < n; ++i) {
+        T v = x[i * stride];
+        bool one = v > edge || (v == edge && ties-- > 0);
+        y[i * stride] = nan ? std::numeric_limits<T>::quiet_NaN() : one ? T(1) : T(0);
     }
     return {};
+}
+
+template <class T>
+Result binary(const Binary<T>& p) {
+    const Layout& l = p.layout;
+    auto bad = [&](double k) { return !(k >= 0 && k <= static_cast<double>(l.n)) || k != std::floor(k); };
+    if (!p.k.values && bad(p.k.scalar)) return {Status::bad_k, 0, 0};
+    for (int64_t s = 0; p.k.values && s < l.slices(); ++s)
+        if (bad(p.k[s])) return {Status::bad_k, s, 0};
+    struct Job {
+        const Binary<T>& p;
+        int64_t each;
+        Failure failure;
+    } job{p, l.n < (1 << 12) ? (1 << 12) / (l.n + 1) : 1, {}};
+    auto work = [](void* context, int64_t task) {
+        auto* j = static_cast<Job*>(context);
+        int64_t slices = j->p.layout.slices(), end = (task + 1) * j->each;
+        for (int64_t s = task * j->each; s < end && s < slices; ++s) {
+            Result result = binary_slice(j->p, s);
+            if (result.status != Status::ok) j->failure.add(result);
+        }
+    };
+    each_block(l.slices() * l.n < (1 << 13) ? 1 : p.threads, (l.slices() + job.each - 1) / job.each, work, &job);
+    return job.failure.first;
 }
 
 }  // namespace

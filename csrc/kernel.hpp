@@ -1,5 +1,6 @@
 // What the bindings see: problems in numbers and pointers, and one table of functions per SIMD variant.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 namespace hs {
@@ -37,7 +38,6 @@ struct Project {
     const T* x;
     T* y;           // may be null: thresholds only
     double* mu;     // may be null: projection only
-    const double* start;    // thresholds to start from, or null
     int threads;
 };
 
@@ -73,11 +73,9 @@ struct Loss {
     int64_t ignored;          // the label of rows that are left out
     const T* dense;           // targets where x is, or null
     const double* k;          // per class, or null: the sums of the targets
-    bool share;               // k is a share of the samples
+    bool k_is_fraction;       // of the samples
     PerSlice tau, weight;
-    const double* start;    // thresholds to start from, or null
-    double scale;           // the gradient's factor; with `mean` it is divided by the number of samples
-    bool mean;
+    bool mean;    // the gradient is of the mean over the samples, not of the sum
     T* grad;        // may be null
     double* mu;     // per class
     double* k_used; // per class
@@ -110,14 +108,15 @@ struct Objective {
     int threads;
 };
 
-// One rank's part of a loss over many ranks' samples, at the thresholds loss.mu + low: see share.hpp.
-constexpr int share_numbers = 5;
+// One rank's part of a loss over many ranks' samples, at the thresholds loss.mu + low: see at_thresholds.hpp.
+constexpr int loss_sums = 5;
 
 template <class T>
-struct Share {
+struct LossAt {
     Loss<T> loss;          // with grad, or without: then sums are wanted
     const double* low;     // this and the following: per class
     const double* mean;    // the mean error of the active entries of all ranks; read with grad
+    double scale;          // the gradient's factor
     double* sums;    // rows of classes: the active projections, the active entries, the ones, their errors, the squares
 };
 
@@ -127,13 +126,20 @@ struct Functions {
     Result (*backward)(const Backward<T>&);
     Result (*binary)(const Binary<T>&);
     Result (*loss)(const Loss<T>&);
-    Result (*share)(const Share<T>&);
+    Result (*loss_at)(const LossAt<T>&);
     Result (*objective)(const Objective<T>&);
+};
+
+// A size at which the kernel changes its way of working: tests are built around them.
+struct Constant {
+    const char* name;
+    int64_t value;
 };
 
 struct Variant {
     const char* name;
     bool (*supported)();
+    const Constant* constants;    // the last one has no name
     Functions<float> f32;
     Functions<double> f64;
 };
@@ -141,20 +147,16 @@ struct Variant {
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
 const Variant& variant();
 
-// Runs body(context, id, team) on `threads` threads, the caller among them, or on fewer if they cannot be had:
-// team.size says how many there are. Fork is safe.
-struct Team {
-    int size;
-    void* barrier;
-    void wait() const;
+// Runs work(context, block) once for each of `blocks` blocks, by the caller and up to `threads` - 1 others. Each takes
+// the next block when it has done one, so a thread that is not scheduled holds up nobody, but for the block it holds.
+void each_block(int threads, int64_t blocks, void (*work)(void* context, int64_t block), void* context);
+
+// The failure with the lowest slice, whoever reports it first.
+struct Failure {
+    Result first;
+    std::atomic_flag busy = ATOMIC_FLAG_INIT;
+    void add(const Result& other);
 };
-void parallel(int threads, void (*body)(void* context, int id, const Team& team), void* context);
-
-// The entries from which on a job is worth sharing out.
-int64_t parallel_worth();
-
-// From now on use the threads of the OpenMP runtime in this process; false if there is none.
-bool use_openmp();
 
 // Asks the system for large pages under a fresh output array: page faults would cost more than the arithmetic.
 void advise_large_pages(void* address, int64_t bytes);

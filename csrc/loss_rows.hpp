@@ -19,12 +19,18 @@ struct Targets {
     HS_INLINE T at(int64_t i) const { return dense ? dense[i] : labels[i] == label ? T(1) : T(0); }
 };
 
-struct Errors {
-    double square, active;    // squared over all entries, plain over the active ones
+struct LossSums {
+    Sums sums;
+    double square, error;    // errors: squared over all entries, plain over the active ones
+    void add(const LossSums& other) {
+        sums.add(other.sums);
+        square += other.square;
+        error += other.error;
+    }
 };
 
 template <class T>
-Sums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, Errors& errors) {
+LossSums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
@@ -47,22 +53,23 @@ Sums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
         square += L::widen(squares);
         error += L::widen(off);
     }
-    Sums sums{L::total(total), static_cast<double>(L::total_int(above - ones)), static_cast<double>(L::total_int(ones))};
-    errors = {L::total(square), L::total(error)};
+    double active = static_cast<double>(L::total_int(above - ones)), full = static_cast<double>(L::total_int(ones));
+    LossSums out{{L::total(total), active, full}, L::total(square), L::total(error)};
     for (; i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse, p = t > 1 ? T(1) : t < 0 ? T(0) : t;
         double e = static_cast<double>(p) - static_cast<double>(y.at(i));
-        errors.square += e * e;
-        if (t >= 1) sums.ones += 1;
-        else sums.active_sum += static_cast<double>(p);
-        if (p > 0 && p < 1) sums.active += 1, errors.active += e;
+        out.square += e * e;
+        if (t >= 1) out.sums.ones += 1;
+        else out.sums.active_sum += static_cast<double>(p);
+        if (p > 0 && p < 1) out.sums.active += 1, out.error += e;
     }
-    return sums;
+    return out;
 }
 
 // grad = scale * (p - y - mean) on the active entries. May overwrite x.
 template <class T>
-void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, T mean, T scale, T* grad) {
+void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, T mean, T scale,
+               T* grad) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
@@ -79,72 +86,83 @@ void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
     }
 }
 
+// The two passes over a whole row, in blocks if it is long.
+template <class T>
+LossSums loss_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, int threads) {
+    return sum_blocks<LossSums>(
+        n, threads, [&](int64_t from, int64_t to) { return loss_pass(x, y, from, to, mu, inverse); });
+}
+
+template <class T>
+void loss_grad_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, T mean, T scale, T* grad,
+                   int threads) {
+    in_blocks(n, threads,
+              [&](int64_t from, int64_t to) { loss_grad(x, y, from, to, mu, inverse, mean, scale, grad); });
+}
+
+constexpr int64_t most_classes_together = 32;
+
 template <class T>
 struct LossSink {
     const Loss<T>& p;
-    const double* k;    // per class
-    int64_t first, n, spacing, count;    // classes from `first` on; count: samples that are kept
+    int64_t first, n, spacing;    // classes from `first` on, of n samples that are kept
     const Targets<T>* targets;
     const T* rows;
     T* grad;    // rows like x's, and perhaps the same memory; or null
+    double* losses;    // per class
+    int threads;
     Result& result;
-    int members;    // of a team that shares one row; with one member, rows may take turns
-    double loss = 0;
-    Errors parts[most_members] = {};    // per member of the team, or per row
-    Sums sums[most_members] = {};
-    Split<T> last[most_members] = {};
+    LossSums parts[most_classes_together] = {};    // per row, until it is done
+    Split<T> last[most_classes_together] = {};
 
     bool wanted() const { return true; }
     bool thresholds() const { return true; }
 
-    Sums pass(int64_t row, const T* x, int64_t from, int64_t to, Split<T> at, T inverse, int member) {
-        int64_t slot = members > 1 ? member : row;
-        last[slot] = at;
-        return sums[slot] = loss_pass(x, targets[row], from, to, at, inverse, parts[slot]);
+    Sums pass(int64_t row, const T* x, Split<T> at, T inverse) {
+        last[row] = at;
+        parts[row] = loss_row(x, targets[row], n, at, inverse, threads);
+        return parts[row].sums;
     }
 
-    void write(int64_t row, const T* x, Split<T> at, T inverse) { pass(row, x, 0, n, at, inverse, 0); }
+    void write(int64_t row, const T* x, Split<T> at, T inverse) { pass(row, x, at, inverse); }
 
     double factor(int64_t row) const {
-        double w = p.weight[first + row] * p.scale / p.tau[first + row];
-        return p.mean ? w / static_cast<double>(count) : w;
+        double w = p.weight[first + row] / p.tau[first + row];
+        return p.mean ? w / static_cast<double>(n) : w;
     }
 
     void done(int64_t row, double mu) {
-        double square = 0, error = 0, active = 0;
-        int64_t slot = members > 1 ? 0 : row;
-        for (int64_t m = slot; m < slot + members; ++m)
-            square += parts[m].square, error += parts[m].active, active += sums[m].active;
+        const LossSums& s = parts[row];
         p.mu[first + row] = mu;
-        loss += p.weight[first + row] * square / 2;
+        losses[first + row] = p.weight[first + row] * s.square / 2;
         if (!grad) return;
-        T mean = static_cast<T>(active > 0 ? error / active : 0), inverse = static_cast<T>(1 / p.tau[first + row]);
-        loss_grad(rows + row * spacing, targets[row], 0, n, last[slot], inverse, mean, static_cast<T>(factor(row)), grad + row * spacing);
+        T mean = static_cast<T>(s.sums.active > 0 ? s.error / s.sums.active : 0);
+        T inverse = static_cast<T>(1 / p.tau[first + row]), scale = static_cast<T>(factor(row));
+        loss_grad_row(rows + row * spacing, targets[row], n, last[row], inverse, mean, scale, grad + row * spacing, threads);
     }
 
     // Infinities, NaN, k at its ends, exact ties: in double precision, entry by entry.
-    void careful(int64_t row, const T* x, double kc, double tau, const Answer& answer) {
+    void selected(int64_t row, const T* x, double k, double tau, const Answer& answer) {
         if (failed(answer, first + row, result)) return;
-        T* projected = static_cast<T*>(std::malloc(static_cast<size_t>(n > 0 ? n : 1) * sizeof(T)));
-        if (!projected) return fail(result, Status::no_memory, first + row);
-        write_careful(x, projected, 1, n, kc, tau, answer);
+        Scratch<T> projected;
+        if (!projected.take(n)) return fail(result, Status::no_memory, first + row);
+        const T* y = projected.data;
+        write_answer(x, projected.data, 1, n, k, tau, answer);
         double nan = std::numeric_limits<double>::quiet_NaN(), error = 0, active = 0, square = 0;
         bool broken = answer.kind == Answer::not_a_number;
         for (int64_t i = 0; i < n; ++i) {
-            double e = static_cast<double>(projected[i]) - static_cast<double>(targets[row].at(i));
+            double e = static_cast<double>(y[i]) - static_cast<double>(targets[row].at(i));
             square += e * e;
-            if (projected[i] > 0 && projected[i] < 1) active += 1, error += e;
+            if (y[i] > 0 && y[i] < 1) active += 1, error += e;
         }
         p.mu[first + row] = broken ? nan : answer.mu + answer.low;
-        loss += p.weight[first + row] * square / 2;
+        losses[first + row] = p.weight[first + row] * square / 2;
         for (int64_t i = 0; grad && i < n; ++i) {
-            double e = static_cast<double>(projected[i]) - static_cast<double>(targets[row].at(i));
-            bool on = projected[i] > 0 && projected[i] < 1;
+            double e = static_cast<double>(y[i]) - static_cast<double>(targets[row].at(i));
+            bool on = y[i] > 0 && y[i] < 1;
             grad[row * spacing + i] = static_cast<T>(broken ? nan : on ? (e - error / active) * factor(row) : 0);
         }
-        std::free(projected);
     }
-
 };
 
 }  // namespace hs::HS_VARIANT

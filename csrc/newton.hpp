@@ -8,6 +8,11 @@ namespace hs::HS_VARIANT {
 struct Sums {
     double active_sum, active, ones;
     HS_INLINE double total() const { return active_sum + ones; }
+    void add(const Sums& other) {
+        active_sum += other.active_sum;
+        active += other.active;
+        ones += other.ones;
+    }
 };
 
 // A threshold split so that (x - c) - d keeps every digit of x - mu that matters after division by tau:
@@ -17,12 +22,16 @@ struct Split {
     T c, d;
 };
 
-// The state is plain doubles passed by reference, without branches, so that a loop over slices vectorises.
+// Plain numbers without branches, so that a loop over slices vectorises.
 struct Search {
-    double mu, low;     // the threshold is mu + low; low holds what double precision cannot
-    double lo, hi;      // bracket
-    double r_lo, r_hi;  // residuals there
-    double width;       // how far to jump while one end is unknown
+    double mu, low;       // the threshold is mu + low; low holds what double precision cannot
+    double lo, hi;        // bracket
+    double r_lo, r_hi;    // residuals there
+    double width;         // how far to jump while one end is unknown
+    double last;          // the residual of the pass before
+    int64_t settled;      // no step is left to do; mu stays
+    int64_t stuck;        // the sums are not numbers
+    int64_t near;         // the next pass is very likely the last, so it may write
 };
 
 template <class T>
@@ -31,45 +40,9 @@ HS_INLINE Split<T> split(double mu, double low) {
     return {c, static_cast<T>((mu - static_cast<double>(c)) + low)};
 }
 
-inline Search start_at(double mu, double width) {
+HS_INLINE Search start_at(double mu, double width) {
     double inf = std::numeric_limits<double>::infinity();
-    return {mu, 0, -inf, inf, 0, 0, width};
-}
-
-HS_INLINE void advance(const Sums& sums, double k, double n, double tau, double& mu, double& low, double& lo,
-                       double& hi, double& r_lo, double& r_hi, double& width) {
-    double s = sums.total(), r = s - k;
-    bool up = r > 0;
-    lo = up ? mu : lo;
-    r_lo = up ? r : r_lo;
-    hi = up ? hi : mu;
-    r_hi = up ? r_hi : r;
-    // Far away the tail of f is closer to an exponential than to a line: step on log f (here by a rational
-    // approximation), on the side with fewer entries.
-    bool small = 2 * k <= n;
-    double part = small ? s : n - s, goal = small ? k : n - k;
-    double square = part * part + goal * goal, excess = part - goal;
-    bool nearby = std::fabs(excess) < 0.25 * goal;
-    double rise = nearby ? excess : 3 * excess * (part + goal) * part;
-    double run = nearby ? sums.active : (square + 4 * part * goal) * sums.active;
-    double step = (small ? rise : -rise) * tau / run;
-    double newton = mu + step;
-    bool inside = sums.active > 0 && newton >= lo && newton <= hi;
-    bool bracketed = hi - lo < std::numeric_limits<double>::infinity();
-    double share = r_lo / (r_lo - r_hi);
-    share = share > 0.9 ? 0.9 : share < 0.1 ? 0.1 : share;
-    double between = lo + (hi - lo) * share;
-    double jump = up ? mu + width : mu - width;
-    width = inside || bracketed ? width : 4 * width;
-    double other = bracketed ? between : jump;
-    double moved = low + step;
-    double sum = mu + moved, back = sum - mu;
-    low = inside ? (mu - (sum - back)) + (moved - back) : 0;
-    mu = inside ? sum : other;
-}
-
-inline void advance(const Sums& sums, double k, double n, double tau, Search& s) {
-    advance(sums, k, n, tau, s.mu, s.low, s.lo, s.hi, s.r_lo, s.r_hi, s.width);
+    return {mu, 0, -inf, inf, 0, 0, width, inf, 0, 0, 0};
 }
 
 // The residual a threshold may leave: what rounding of the entries themselves explains.
@@ -95,10 +68,69 @@ HS_INLINE bool close(const Sums& sums, double k, double last) {
     return (r <= 0.1) | (r <= (sizeof(T) == 8 ? 1e-8 : 2e-4) * sums.active) | vanishing;
 }
 
+HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau) {
+    double total = sums.total(), r = total - k;
+    bool up = r > 0;
+    s.lo = up ? s.mu : s.lo;
+    s.r_lo = up ? r : s.r_lo;
+    s.hi = up ? s.hi : s.mu;
+    s.r_hi = up ? s.r_hi : r;
+    // Far away the tail of f is closer to an exponential than to a line: step on log f (here by a rational
+    // approximation), on the side with fewer entries.
+    bool small = 2 * k <= n;
+    double part = small ? total : n - total, goal = small ? k : n - k;
+    double square = part * part + goal * goal, excess = part - goal;
+    bool nearby = std::fabs(excess) < 0.25 * goal;
+    double rise = nearby ? excess : 3 * excess * (part + goal) * part;
+    double run = nearby ? sums.active : (square + 4 * part * goal) * sums.active;
+    double change = (small ? rise : -rise) * tau / run;
+    double newton = s.mu + change;
+    bool inside = sums.active > 0 && newton >= s.lo && newton <= s.hi;
+    bool bracketed = s.hi - s.lo < std::numeric_limits<double>::infinity();
+    double fraction = s.r_lo / (s.r_lo - s.r_hi);
+    fraction = fraction > 0.9 ? 0.9 : fraction < 0.1 ? 0.1 : fraction;
+    double between = s.lo + (s.hi - s.lo) * fraction;
+    double jump = up ? s.mu + s.width : s.mu - s.width;
+    s.width = inside || bracketed ? s.width : 4 * s.width;
+    double other = bracketed ? between : jump;
+    double moved = s.low + change;
+    double sum = s.mu + moved, back = sum - s.mu;
+    s.low = inside ? (s.mu - (sum - back)) + (moved - back) : 0;
+    s.mu = inside ? sum : other;
+}
+
+// Judges the sums of a pass at s.mu + s.low, and steps unless they will do.
+template <class T>
+HS_INLINE void advance(Search& s, const Sums& sums, double k, double n, double tau) {
+    double r = std::fabs(sums.total() - k);
+    int64_t exact = (sums.active == 0) & (r == 0);
+    int64_t fine = (r <= tolerance<T>(sums, k)) & (sums.active > 0);
+    int64_t stalled = (r <= noise<T>(sums)) & (r > s.last / 2);
+    int64_t bad = !(r >= 0);
+    int64_t now = s.settled | exact | fine | stalled | bad;
+    Search next = s;
+    step(next, sums, k, n, tau);
+    next.mu = now ? s.mu : next.mu;
+    next.low = now ? s.low : next.low;
+    next.near = now | static_cast<int64_t>(close<T>(sums, k, s.last));
+    next.last = r;
+    next.settled = now;
+    next.stuck = s.stuck | bad;
+    s = next;
+}
+
 // Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number, and that
 // number is none or all of them.
 HS_INLINE bool is_flat(const Sums& s, double k) {
     return s.active == 0 || (k == std::floor(k) && (s.active_sum < 0.5 || s.active - s.active_sum < 0.5));
+}
+
+// Where no entry is active every mu between two entries solves the problem; the house takes the middle, or the finite
+// end. Halved before they are added, lest the sum overflow.
+inline double middle(double zero, double one, double tau) {
+    bool low = std::isfinite(zero), high = std::isfinite(one);
+    if (low && high) return zero / 2 + (one - tau) / 2;
+    return low ? zero : high ? one - tau : 0;
 }
 
 // How many standard deviations above the mean a normal variable is with chance k/n, to 2 % between 10^-4 and 1 - 10^-4:

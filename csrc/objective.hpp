@@ -9,6 +9,14 @@ namespace hs::HS_VARIANT {
 using Wide = Lanes<double>;
 constexpr int together = Wide::width, numbers = 5;    // numbers: see Objective::sums
 
+template <int size>
+struct Numbers {
+    double value[size] = {};
+    void add(const Numbers& other) {
+        for (int j = 0; j < size; ++j) value[j] += other.value[j];
+    }
+};
+
 template <class S>
 HS_INLINE typename Wide::Vec load_wide(const S* p) {
     if constexpr (sizeof(S) == 8) return Wide::load(p);
@@ -48,9 +56,10 @@ struct Adding {
 };
 
 template <class T, bool weighted, bool labelled, bool single>
-void add_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to, double* out) {
+Numbers<numbers> add_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
     const T* x = p.x + c * p.stride;
-    Adding<T, weighted, labelled, single> a{Wide::splat(p.mu[c]), Wide::splat(1 / p.tau[c]), Wide::splat(static_cast<double>(c))};
+    Adding<T, weighted, labelled, single> a{Wide::splat(p.mu[c]), Wide::splat(1 / p.tau[c]),
+                                            Wide::splat(static_cast<double>(c))};
     int64_t i = from;
     for (; i + together <= to; i += together)
         a.add(x + i, labelled ? p.labels + i : nullptr, weighted ? p.weights + i : nullptr);
@@ -65,49 +74,25 @@ void add_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to, double
         }
         a.add(scores, labels, weights);
     }
-    out[0] = Wide::total(a.sum);
-    out[1] = Wide::total(a.active);
-    out[2] = Wide::total(a.ones);
-    out[3] = Wide::total(a.positive);
-    out[4] = Wide::total(a.square);
+    return {{Wide::total(a.sum), Wide::total(a.active), Wide::total(a.ones), Wide::total(a.positive), Wide::total(a.square)}};
 }
 
-// Runs part(from, to, member) over the rows, on several threads if that is worth starting them.
-template <class F>
-void share_rows(int64_t n, int threads, F part) {
-    struct Job {
-        F& part;
-        int64_t n;
-    } job{part, n};
-    auto body = [](void* context, int id, const Team& team) {
-        auto* j = static_cast<Job*>(context);
-        int64_t each = j->n / team.size / 64 * 64;
-        j->part(each * id, id + 1 == team.size ? j->n : each * (id + 1), id);
-    };
-    if (threads > most_members) threads = most_members;
-    if (threads > 1 && n >= parallel_row) parallel(threads, body, &job);
-    else part(int64_t{0}, n, 0);
+template <class T, bool labelled, bool single>
+Numbers<numbers> add_all(const Objective<T>& p, int64_t c) {
+    return sum_blocks<Numbers<numbers>>(p.n, p.threads, [&](int64_t from, int64_t to) {
+        return p.weights ? add_rows<T, true, labelled, single>(p, c, from, to)
+                         : add_rows<T, false, labelled, single>(p, c, from, to);
+    });
 }
 
 template <class T>
 Result objective_sums(const Objective<T>& p) {
-    bool single = p.classes == 1;
     for (int64_t c = 0; c < p.classes; ++c) {
         if (p.skip && p.skip[c]) continue;
-        double parts[most_members][numbers] = {};
-        share_rows(p.n, p.threads, [&](int64_t from, int64_t to, int id) {
-            double* out = parts[id];
-            if (!p.labels)
-                p.weights ? add_rows<T, true, false, true>(p, c, from, to, out) : add_rows<T, false, false, true>(p, c, from, to, out);
-            else if (single)
-                p.weights ? add_rows<T, true, true, true>(p, c, from, to, out) : add_rows<T, false, true, true>(p, c, from, to, out);
-            else
-                p.weights ? add_rows<T, true, true, false>(p, c, from, to, out) : add_rows<T, false, true, false>(p, c, from, to, out);
-        });
-        for (int j = 0; j < numbers; ++j) {
-            p.sums[c * numbers + j] = 0;
-            for (const auto& part : parts) p.sums[c * numbers + j] += part[j];
-        }
+        Numbers<numbers> sums = !p.labels          ? add_all<T, false, true>(p, c)
+                                : p.classes == 1 ? add_all<T, true, true>(p, c)
+                                                 : add_all<T, true, false>(p, c);
+        for (int j = 0; j < numbers; ++j) p.sums[c * numbers + j] = sums.value[j];
     }
     return {};
 }
@@ -149,7 +134,7 @@ template <class T>
 Result objective_write(const Objective<T>& p) {
     bool single = p.classes == 1;
     for (int64_t c = 0; c < p.classes; ++c)
-        share_rows(p.n, p.threads, [&](int64_t from, int64_t to, int) {
+        in_blocks(p.n, p.threads, [&](int64_t from, int64_t to) {
             if (single) p.weights ? write_rows<T, true, true>(p, c, from, to) : write_rows<T, false, true>(p, c, from, to);
             else p.weights ? write_rows<T, true, false>(p, c, from, to) : write_rows<T, false, false>(p, c, from, to);
         });
@@ -158,19 +143,24 @@ Result objective_write(const Objective<T>& p) {
 
 // Around a threshold without active entries: the largest score that is 0 there and the smallest that is 1.
 template <class T>
+Gap gap_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
+    Gap gap{-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+    for (int64_t i = from; i < to; ++i) {
+        double v = static_cast<double>(p.x[c * p.stride + i]);
+        if (!std::isfinite(v) || (p.weights && !(p.weights[i] > 0))) continue;
+        if (v - p.mu[c] > p.tau[c] / 2) gap.one = v < gap.one ? v : gap.one;
+        else gap.zero = v > gap.zero ? v : gap.zero;
+    }
+    return gap;
+}
+
+template <class T>
 Result objective_gap(const Objective<T>& p) {
-    double inf = std::numeric_limits<double>::infinity();
     for (int64_t c = 0; c < p.classes; ++c) {
-        const T* x = p.x + c * p.stride;
-        double zero = -inf, one = inf;
-        for (int64_t i = 0; i < p.n; ++i) {
-            double v = static_cast<double>(x[i]);
-            if (!std::isfinite(v) || (p.weights && !(p.weights[i] > 0))) continue;
-            if (v - p.mu[c] > p.tau[c] / 2) one = v < one ? v : one;
-            else zero = v > zero ? v : zero;
-        }
-        p.sums[2 * c] = zero;
-        p.sums[2 * c + 1] = one;
+        Gap gap = sum_blocks<Gap>(p.n, p.threads,
+                                  [&](int64_t from, int64_t to) { return gap_rows(p, c, from, to); });
+        p.sums[2 * c] = gap.zero;
+        p.sums[2 * c + 1] = gap.one;
     }
     return {};
 }
@@ -189,7 +179,7 @@ Result objective_check(const Objective<T>& p, int64_t from, int64_t to) {
 }
 
 template <class T, bool weighted>
-void count_rows(const Objective<T>& p, int64_t from, int64_t to, double* out) {
+Numbers<3> count_rows(const Objective<T>& p, int64_t from, int64_t to) {
     using Vec = typename Wide::Vec;
     Vec zero = Wide::splat(0), one = Wide::splat(1), most = Wide::splat(std::numeric_limits<float>::max());
     Vec positive = {}, all = {}, good = {};
@@ -205,15 +195,14 @@ void count_rows(const Objective<T>& p, int64_t from, int64_t to, double* out) {
         good += Wide::keep(one, fine);
         positive += w * y;
     }
-    out[0] = Wide::total(positive);
-    out[1] = weighted ? Wide::total(all) : static_cast<double>(i - from);
-    out[2] = Wide::total(good);
+    Numbers<3> out{{Wide::total(positive), weighted ? Wide::total(all) : static_cast<double>(i - from), Wide::total(good)}};
     for (; i < to; ++i) {
         double w = weighted ? static_cast<double>(p.weights[i]) : 1.0;
-        out[0] += w * static_cast<double>(p.labels[i]);
-        out[1] += w;
-        if (objective_check(p, i, i + 1).status == Status::ok) out[2] += 1;
+        out.value[0] += w * static_cast<double>(p.labels[i]);
+        out.value[1] += w;
+        if (objective_check(p, i, i + 1).status == Status::ok) out.value[2] += 1;
     }
+    return out;
 }
 
 // The weight of every class, and of all rows behind them. Fails with the first row whose label or weight will not do.
@@ -229,13 +218,12 @@ Result objective_count(const Objective<T>& p) {
         }
         return result;
     }
-    double parts[most_members][3] = {};
-    share_rows(p.n, p.threads, [&](int64_t from, int64_t to, int id) {
-        p.weights ? count_rows<T, true>(p, from, to, parts[id]) : count_rows<T, false>(p, from, to, parts[id]);
+    Numbers<3> all = sum_blocks<Numbers<3>>(p.n, p.threads, [&](int64_t from, int64_t to) {
+        return p.weights ? count_rows<T, true>(p, from, to) : count_rows<T, false>(p, from, to);
     });
-    double good = 0;
-    for (const auto& part : parts) p.sums[0] += part[0], p.sums[1] += part[1], good += part[2];
-    return good < static_cast<double>(p.n) ? objective_check(p, 0, p.n) : Result{};
+    p.sums[0] = all.value[0];
+    p.sums[1] = all.value[1];
+    return all.value[2] < static_cast<double>(p.n) ? objective_check(p, 0, p.n) : Result{};
 }
 
 template <class T>

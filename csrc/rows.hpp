@@ -121,6 +121,10 @@ HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
 // The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.
 struct Gap {
     double zero, one;
+    void add(const Gap& other) {
+        zero = other.zero > zero ? other.zero : zero;
+        one = other.one < one ? other.one : one;
+    }
 };
 
 template <class T>

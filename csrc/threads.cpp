@@ -1,83 +1,91 @@
-// Threads: those of an OpenMP runtime that is there already, or a pool of our own.
+// A pool of threads that take work; nobody waits for one that has taken none.
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "kernel.hpp"
-#if defined(__linux__)
-#include <dlfcn.h>
-#endif
 #if !defined(_WIN32)
 #include <pthread.h>
+#endif
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
 #endif
 
 namespace hs {
 
 namespace {
 
-// Members meet between passes of some ten microseconds: spin briefly, then give the processor away.
-template <class Done>
-void wait_until(Done done) {
-    for (int spins = 0; !done(); ++spins)
-        if (spins > 2000) std::this_thread::yield();
+void pause() {
+#if defined(__x86_64__) || defined(_M_X64)
+    _mm_pause();
+#endif
 }
 
-class Barrier {
-  public:
-    void wait(int size) {
-        int round = round_.load(std::memory_order_acquire);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == size) {
-            arrived_.store(0, std::memory_order_relaxed);
-            round_.store(round + 1, std::memory_order_release);
-            return;
-        }
-        wait_until([&] { return round_.load(std::memory_order_acquire) != round; });
+// Spinning is for what takes microseconds: the next pass over a row, the last block of this one.
+template <class Done>
+bool soon(Done done, int spins) {
+    for (int i = 0; i < spins; ++i) {
+        if (done()) return true;
+        pause();
     }
+    return done();
+}
 
-  private:
-    std::atomic<int> arrived_{0}, round_{0};
-};
+constexpr int spins_for_work = 1500, spins_for_others = 3000;
 
-// Workers that sleep between jobs: starting threads would cost more than most jobs. One caller at a time; the pool is
-// never destroyed, because its workers may outlive everything else.
+// One job at a time: a caller who finds the pool busy works alone. The pool is never destroyed, because its workers may
+// outlive everything else.
 class Pool {
   public:
-    using Body = void (*)(void*, int, const Team&);
+    using Work = void (*)(void*, int64_t);
 
-    void run(int threads, Body body, void* context) {
+    void run(int threads, int64_t blocks, Work work, void* context) {
         std::unique_lock<std::mutex> mine(busy_, std::try_to_lock);
-        if (!mine.owns_lock()) return alone(body, context);
-        while (workers_ < threads - 1 && start()) {
+        if (mine.owns_lock())
+            while (workers_ < threads - 1 && start()) {
+            }
+        if (!mine.owns_lock() || workers_ == 0) {
+            for (int64_t b = 0; b < blocks; ++b) work(context, b);
+            return;
         }
-        int size = workers_ + 1 < threads ? workers_ + 1 : threads;
-        if (size == 1) return alone(body, context);
-        Barrier barrier;
-        Team team{size, &barrier};
-        {
-            std::lock_guard<std::mutex> lock(sleep_);
-            body_ = body, context_ = context, team_ = &team, size_ = size;
-            running_.store(size - 1, std::memory_order_relaxed);
-            job_.fetch_add(1, std::memory_order_release);
-        }
-        wake_.notify_all();
-        body(context, 0, team);
-        wait_until([&] { return running_.load(std::memory_order_acquire) == 0; });
+        work_ = work, context_ = context, blocks_ = blocks;
+        next_.store(0, std::memory_order_relaxed);
+        free_.store(threads - 1, std::memory_order_relaxed);
+        // The serial number tells this job from the last; from here on workers may enter.
+        state_.fetch_add(one_job + open, std::memory_order_seq_cst);
+        if (asleep_.load(std::memory_order_seq_cst) > 0) wake(threads - 1);
+        take_blocks();
+        if ((state_.fetch_sub(open, std::memory_order_acq_rel) & inside) > 0) wait_for_others();
     }
 
   private:
-    static void alone(Body body, void* context) {
-        Barrier barrier;
-        body(context, 0, Team{1, &barrier});
+    // The state in one number, so that entering an open job is one step: workers inside, whether more may enter, and
+    // the serial number of the job.
+    static constexpr uint64_t inside = 0xffff, open = 0x10000, one_job = 0x20000;
+
+    void take_blocks() {
+        for (int64_t b; (b = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) work_(context_, b);
+    }
+
+    void wake(int wanted) {
+        { std::lock_guard<std::mutex> lock(sleep_); }
+        for (int i = 0; i < wanted; ++i) wake_.notify_one();
+    }
+
+    // Those inside hold a block each. One that is not scheduled would be held up by our spinning too: we sleep.
+    void wait_for_others() {
+        auto gone = [&] { return (state_.load(std::memory_order_acquire) & inside) == 0; };
+        if (soon(gone, spins_for_others)) return;
+        std::unique_lock<std::mutex> lock(sleep_);
+        done_.wait(lock, gone);
     }
 
     bool start() {
         try {
-            int id = workers_ + 1;
-            unsigned seen = job_.load();
-            std::thread([this, id, seen] { work(id, seen); }).detach();
+            std::thread([this] { work(); }).detach();
             ++workers_;
             return true;
         } catch (const std::exception&) {
@@ -85,116 +93,82 @@ class Pool {
         }
     }
 
-    void work(int id, unsigned seen) {
+    bool enter(uint64_t& seen) {
+        uint64_t state = state_.load(std::memory_order_seq_cst);
+        while ((state & open) && state / one_job != seen) {
+            if (free_.load(std::memory_order_relaxed) <= static_cast<int>(state & inside)) return false;
+            if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
+            seen = state / one_job;
+            return true;
+        }
+        return false;
+    }
+
+    void work() {
+        uint64_t seen = 0;
         for (;;) {
-            for (int spins = 0; spins < 4000 && job_.load(std::memory_order_acquire) == seen; ++spins) {
-            }
-            Body body;
-            void* context;
-            const Team* team;
-            {
+            if (!soon([&] { return enter(seen); }, spins_for_work)) {
                 std::unique_lock<std::mutex> lock(sleep_);
-                wake_.wait(lock, [&] { return job_.load(std::memory_order_acquire) != seen; });
-                seen = job_.load();
-                body = body_, context = context_, team = team_;
-                if (id >= size_) continue;    // not asked for this job: it may be over, and its team gone
+                asleep_.fetch_add(1, std::memory_order_seq_cst);
+                wake_.wait(lock, [&] { return enter(seen); });
+                asleep_.fetch_sub(1, std::memory_order_relaxed);
             }
-            body(context, id, *team);
-            running_.fetch_sub(1, std::memory_order_acq_rel);
+            take_blocks();
+            // The last one out of a closed job tells the caller, who may be asleep.
+            if ((state_.fetch_sub(1, std::memory_order_acq_rel) & (inside | open)) == 1) {
+                { std::lock_guard<std::mutex> lock(sleep_); }
+                done_.notify_one();
+            }
         }
     }
 
     std::mutex busy_, sleep_;
-    std::condition_variable wake_;
-    std::atomic<unsigned> job_{0};
-    std::atomic<int> running_{0};
-    int workers_ = 0, size_ = 0;
-    Body body_ = nullptr;
+    std::condition_variable wake_, done_;
+    std::atomic<uint64_t> state_{0};
+    std::atomic<int64_t> next_{0};
+    std::atomic<int> asleep_{0}, free_{0};
+    int workers_ = 0;
+    Work work_ = nullptr;
     void* context_ = nullptr;
-    const Team* team_ = nullptr;
+    int64_t blocks_ = 0;
 };
 
-// The threads of an OpenMP runtime that is in the process already: torch's. They wait for work where torch's own
-// operations left them, while a second set of threads would compete with them for the processors.
-struct OpenMP {
-    void (*parallel)(void (*)(void*), void*, unsigned, unsigned);
-    int (*size)();
-    int (*id)();
-};
-
-std::atomic<const OpenMP*> the_openmp{nullptr};
 std::atomic<Pool*> the_pool{nullptr};
 
-struct Call {
-    Pool::Body body;
-    void* context;
-    const OpenMP* openmp;
-    Barrier barrier;
-
-    static void member(void* call) {
-        auto* c = static_cast<Call*>(call);
-        c->body(c->context, c->openmp->id(), Team{c->openmp->size(), &c->barrier});
-    }
-};
-
-// No thread lives on in a forked child: it gets a pool of its own, and OpenMP's may not be used there.
+// No thread lives on in a forked child: it gets a pool of its own.
 void watch_forks() {
 #if !defined(_WIN32)
-    static bool registered = pthread_atfork(nullptr, nullptr, [] {
-        the_pool.store(nullptr);
-        the_openmp.store(nullptr);
-    }) == 0;
+    static bool registered = pthread_atfork(nullptr, nullptr, [] { the_pool.store(nullptr); }) == 0;
     (void)registered;
 #endif
 }
 
-Pool& pool() {
+Pool* pool() {
     Pool* found = the_pool.load(std::memory_order_acquire);
-    if (found) return *found;
-    auto* made = new Pool;
+    if (found) return found;
+    auto* made = new (std::nothrow) Pool;
+    if (!made) return nullptr;
     if (the_pool.compare_exchange_strong(found, made)) {
         watch_forks();
-        return *made;
+        return made;
     }
     delete made;
-    return *found;
+    return found;
 }
 
 }  // namespace
 
-void Team::wait() const { static_cast<Barrier*>(barrier)->wait(size); }
-
-void parallel(int threads, void (*body)(void*, int, const Team&), void* context) {
-    if (const OpenMP* openmp = the_openmp.load(std::memory_order_acquire)) {
-        Call call{body, context, openmp, {}};
-        openmp->parallel(Call::member, &call, static_cast<unsigned>(threads), 0);
-    } else {
-        pool().run(threads, body, context);
-    }
+void each_block(int threads, int64_t blocks, void (*work)(void*, int64_t), void* context) {
+    Pool* threads_of_ours = threads > 1 && blocks > 1 ? pool() : nullptr;
+    if (threads_of_ours) return threads_of_ours->run(threads < blocks ? threads : static_cast<int>(blocks), blocks, work, context);
+    for (int64_t b = 0; b < blocks; ++b) work(context, b);
 }
 
-// Waking a thread that sleeps takes longer than handing work to one that waits.
-int64_t parallel_worth() { return the_openmp.load(std::memory_order_relaxed) ? 1 << 15 : 1 << 16; }
-
-bool use_openmp() {
-#if defined(__linux__)
-    static OpenMP found;
-    static bool complete = [] {
-        auto find = [](auto& function, const char* name) {
-            void* symbol = dlsym(RTLD_DEFAULT, name);
-            std::memcpy(&function, &symbol, sizeof symbol);
-            return symbol != nullptr;
-        };
-        return find(found.parallel, "GOMP_parallel") && find(found.size, "omp_get_num_threads") &&
-               find(found.id, "omp_get_thread_num");
-    }();
-    if (!complete) return false;
-    watch_forks();
-    the_openmp.store(&found, std::memory_order_release);
-    return true;
-#else
-    return false;
-#endif
+void Failure::add(const Result& other) {
+    while (busy.test_and_set(std::memory_order_acquire)) {
+    }
+    if (first.status == Status::ok || other.slice < first.slice) first = other;
+    busy.clear(std::memory_order_release);
 }
 
 }  // namespace hs

@@ -1,11 +1,11 @@
 // Compiled once for each instruction set, with HS_VARIANT naming its namespace. Only headers whose inline functions
 // live in that namespace are used here: a shared inline function compiled for AVX2 must not be linked into the rest.
+#include "at_thresholds.hpp"
 #include "backward.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
-#include "share.hpp"
-#include "tasks.hpp"
+#include "project_tasks.hpp"
 
 namespace hs {
 Result binary_f32(const Binary<float>&);
@@ -23,13 +23,40 @@ static bool supported() {
 #endif
 }
 
+static const Constant constants[] = {
+    {"float32_lanes", Lanes<float>::width},
+    {"float64_lanes", Lanes<double>::width},
+    {"rows_side_by_side_longest", longest_side_by_side},
+    {"rows_side_by_side_most", most_side_by_side},
+    {"short_row", short_row},
+    {"task_rows", task_rows},
+    {"task_entries", task_entries},
+    {"sampled_row", sampled_row},
+    {"parallel_row", parallel_row},
+    {"parallel_worth", parallel_worth},
+    {"block_entries", block_entries},
+    {"most_blocks", most_blocks},
+    {"most_threads", most_threads},
+    {"transposed_bytes", transposed_bytes},
+    {"transposed_columns", transposed_tile},
+    {"column_tile", most_slices},
+    {"column_chunks", most_chunks},
+    {"narrow_columns", narrow_columns},
+    {"loss_wide_tile", most_classes_together},
+    {"backward_rows_bytes", rows_bytes},
+    {"backward_rows_most", most_rows},
+    {nullptr, 0},
+};
+
 #define HS_TEXT_(x) #x
 #define HS_TEXT(x) HS_TEXT_(x)
 extern const Variant table;
 const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
-                       {project<float>, backward<float>, binary_f32, loss<float>, share<float>, objective<float>},
-                       {project<double>, backward<double>, binary_f64, loss<double>, share<double>, objective<double>}};
+                       constants,
+                       {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>},
+                       {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
+                        objective<double>}};
 
 }  // namespace HS_VARIANT
 }  // namespace hs

@@ -15,7 +15,7 @@ import torch
 import hypersimplex as hs
 import hypersimplex.torch as hst
 from hypersimplex import reference
-from hypersimplex.torch import _ops
+from hypersimplex.torch import backends
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -60,7 +60,7 @@ def _through_torch(function: Callable[..., torch.Tensor], plain: bool) -> Callab
     def call(x: np.ndarray, *args: Any, axis: int = -1, **kwargs: Any) -> np.ndarray:
         args = tuple(to_torch(a) if isinstance(a, np.ndarray) else a for a in args)
         kwargs = {name: to_torch(a) if isinstance(a, np.ndarray) else a for name, a in kwargs.items()}
-        with _ops.plain() if plain else contextlib.nullcontext():
+        with backends.plain_only() if plain else contextlib.nullcontext():
             return to_numpy(function(to_torch(x), *args, dim=axis, **kwargs))
 
     return call

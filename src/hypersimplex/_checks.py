@@ -14,7 +14,10 @@ def not_floating(name: str, dtype: object) -> TypeError:
 
 def check_dim(name: str, dim: SupportsIndex, ndim: int) -> int:
     """Return dim as a non-negative number."""
-    dim = operator.index(dim)
+    try:
+        dim = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number, got {type(dim).__name__}") from None
     if ndim == 0:
         what = "input" if name == "dim" else "x"
         raise ValueError(f"{what} must have at least one dimension, got a scalar")
@@ -34,6 +37,16 @@ def check_number(name: str, value: object) -> float:
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise not_a_number(name, value) from None
+    except OverflowError:  # a whole number of hundreds of digits
+        raise ValueError(f"{name} must be a number that float64 holds, got one beyond 1e308") from None
+
+
+def not_real(name: str, dtype: object) -> TypeError:
+    return TypeError(f"{name} must be real, got {dtype}")
+
+
+def masked_array(name: str) -> TypeError:
+    return TypeError(f"{name} must be an array without a mask (-inf in x leaves entries out), got a masked one")
 
 
 def not_broadcastable(name: str, slices: Sequence[int], shape: Sequence[int]) -> ValueError:
@@ -78,6 +91,33 @@ def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> N
     if what == "masked":
         raise masked_k(k, limit)
     raise not_whole(k) if 0 <= k <= n and k != math.floor(k) else bad_k(k, n, dim)
+
+
+# Of the loss
+
+
+def both_given(k: object, prior: object) -> ValueError:
+    return ValueError(f"k and prior must not both be given, got k={k} and prior={prior}")
+
+
+def bad_prior(prior: float) -> ValueError:
+    return ValueError(f"prior must be between 0 and 1, got {float(prior)}")
+
+
+def bad_count(k: float, samples: int) -> ValueError:
+    return ValueError(f"k must be between 0 and {samples} (the number of samples), got {plain_number(k)}")
+
+
+def bad_label(label: int, classes: int) -> ValueError:
+    hint = "; a binary problem has logits and targets of one shape, (N,) or (N, 1)" if classes == 1 else ""
+    return ValueError(f"target must be between 0 and {classes - 1} or ignore_index, got {label}{hint}")
+
+
+# Of tensors
+
+
+def wrong_shape(name: str, wanted: Sequence[int], shape: Sequence[int]) -> ValueError:
+    return ValueError(f"{name} must have shape {tuple(wanted)}, got {tuple(shape)}")
 
 
 def no_values(name: str, what: str) -> TypeError:

@@ -92,6 +92,7 @@ def _processors() -> int:
 
 def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
     """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
+    _refuse_mask("x", x)
     x = np.asarray(x)
     dtype = x.dtype
     along = _checks.check_dim("axis", axis, x.ndim)
@@ -107,10 +108,18 @@ def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], i
     return x, dtype, along
 
 
+def _refuse_mask(name: str, value: ArrayLike) -> None:
+    if isinstance(value, np.ma.MaskedArray):
+        raise _checks.masked_array(name)
+
+
 def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
-    if np.ndim(value) == 0:
+    _refuse_mask(name, value)
+    if np.ndim(value) == 0 and not np.iscomplexobj(value):
         return _checks.check_number(name, value), None
     array = np.asarray(value)
+    if array.dtype.kind == "c":
+        raise _checks.not_real(name, array.dtype)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
     try:

@@ -152,3 +152,29 @@ def test_torch_and_the_kernel_share_threads():
     )
     openmp, started = out.split()
     assert started == ("0" if openmp == "True" else "2")
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_the_interpreter_may_exit_while_a_daemon_thread_is_inside(at_once):
+    """The thread finds no interpreter to come back to: it has to stay where it is, not to end the process."""
+    out = in_a_new_process(
+        f"""
+        import threading, time, numpy as np, hypersimplex as hs
+        x = np.random.default_rng(0).standard_normal(2_000_000, dtype=np.float32)
+        begun = threading.Semaphore(0)
+
+        def work():
+            begun.release()
+            while True:
+                hs.soft_binary_argmax(x, 1000)
+
+        for _ in range({at_once}):
+            threading.Thread(target=work, daemon=True).start()
+        for _ in range({at_once}):
+            begun.acquire()
+        time.sleep(0.2)
+        print("done", flush=True)
+        """,
+        HYPERSIMPLEX_NUM_THREADS="2",
+    )
+    assert out == "done\n"

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _ops
-from hypersimplex.torch import loss as loss_module
+from hypersimplex.torch import _own_loss, backends
 
 DOUBLE = torch.float64
 PATHS = ("fused", "composed", "plain")
@@ -17,10 +16,10 @@ every_path = pytest.mark.parametrize("path", PATHS)
 
 @contextlib.contextmanager
 def using(path: str) -> Iterator[None]:
-    """The fused kernel; the operator and torch operations; the same without the kernel."""
-    with pytest.MonkeyPatch.context() as patch, _ops.plain() if path == "plain" else contextlib.nullcontext():
-        if path != "fused":
-            patch.setattr(loss_module, "can_fuse", lambda *_: False)
+    """The fused kernel; the operator and torch operations; torch operations alone."""
+    with pytest.MonkeyPatch.context() as patch, backends.plain_only() if path == "plain" else contextlib.nullcontext():
+        if path == "composed":
+            patch.setattr(_own_loss, "_in_one_call", lambda *_: False)
         yield
 
 

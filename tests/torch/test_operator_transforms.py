@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import func
 
-from hypersimplex.torch import _ops, binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.torch import backends, binary_argmax, soft_binary_argmax, threshold
 
 DOUBLE = torch.float64
 
 
 @pytest.fixture(params=["kernel", "plain"])
 def path(request):
-    with _ops.plain() if request.param == "plain" else contextlib.nullcontext():
+    with backends.plain_only() if request.param == "plain" else contextlib.nullcontext():
         yield request.param
 
 

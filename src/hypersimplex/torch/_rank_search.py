@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
-from hypersimplex.torch import _targets
-from hypersimplex.torch._parts import Part, part_of
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
 from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
-from hypersimplex.torch._targets import Batch, Outcome, Settings, result_dtype
-from hypersimplex.torch.loss import _wanted
+from hypersimplex.torch.backends import pick
 
 MOST_STEPS = 24
 ERRORS, SQUARES = 3, 4  # rows of sums, behind those of the search
@@ -27,28 +26,25 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
     """The loss with a gradient to input, or None if the search does not settle (on all ranks alike)."""
     with torch.no_grad():
         device, n = batch.logits.device, agreed.samples
-        tau = _targets.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
-        part = part_of(batch, settings.ignore_index, tau)
+        tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
+        part = Part(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
         counts = tau if given else ranks.sum(part.counts())
-        k = _wanted(settings, counts, n, batch.classes, device).detach().contiguous()
-        _targets.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
+        k = _batch.wanted(settings, counts, n).detach().contiguous()
+        _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
         searched = _search(part, k, tau, ranks, agreed)
         if searched is None:
             return None
         found, threshold = searched
-        weight = _targets.per_class(
-            "weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device
-        )
+        weight = _batch.per_class("weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device)
         total = (weight * found.sums[SQUARES]).sum() / 2
         scale = 1 / n if settings.reduction == "mean" else 1.0
         value = (total * scale).to(result_dtype(batch.logits))
     if torch.is_grad_enabled() and input.requires_grad:
-        mean = found.sums[ERRORS] / found.sums[ACTIVE].clamp(min=1)
-        grad = part.gradient(found.mu, found.low, mean, weight.detach().contiguous(), ranks.size * scale)
+        grad = part.gradient(found, weight.detach() * (ranks.size * scale))
         apply: Any = _Loss.apply
         value = apply(input, value, grad)
-    return Outcome(value, threshold, k, n)
+    return Outcome(value, torch.stack((threshold, k)), n)
 
 
 class _Loss(torch.autograd.Function):
@@ -61,6 +57,54 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, v: Tensor) -> tuple[Tensor, None, None]:
         refuse_second_order()
         return (ctx.grad * v).to(ctx.grad.dtype), None, None
+
+
+class Part:
+    """One rank's samples."""
+
+    def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
+        self.backend, self.tau, self.ignored = pick(batch.logits), tau, ignore_index
+        batch = batch._replace(logits=batch.logits.detach())
+        if batch.dense is not None:
+            batch = batch._replace(dense=batch.dense.detach())
+        self.batch = self.backend.prepare(batch)
+        self.dtype = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
+        self.kept = None if batch.labels is None else batch.labels != ignore_index
+
+    def counts(self) -> Tensor:
+        """The sum of every class's targets."""
+        _, labels, dense, _ = self.batch
+        if dense is not None:
+            return dense.sum((0, 2), dtype=torch.float64)
+        assert labels is not None
+        assert self.kept is not None
+        zeros = torch.zeros(self.batch.classes, dtype=torch.float64, device=self.kept.device)
+        safe = torch.where(self.kept, labels, 0).reshape(-1)
+        return zeros.index_add(0, safe, self.kept.reshape(-1).to(torch.float64))
+
+    def solve(self, k: Tensor) -> Tensor | None:
+        """The thresholds of this rank's samples alone, or None without samples."""
+        if self.batch.logits.numel() == 0 or (self.kept is not None and not bool(self.kept.any())):
+            return None
+        return self.backend.loss(self.batch, Settings(None, self.ignored, "sum", k, None, self.tau), False).mu_and_k[0]
+
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
+        return self.backend.sums(self.batch, self.ignored, self.tau, mu, low)
+
+    def gradient(self, found: Found, factor: Tensor) -> Tensor:
+        mean = found.sums[ERRORS] / found.sums[ACTIVE].clamp(min=1)
+        return self.backend.gradient(self.batch, self.ignored, self.tau, found.mu, found.low, mean, factor)
+
+    def gap(self, mu: Tensor, at: Tensor) -> Tensor:
+        """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
+        x = self.batch.logits[:, at].to(self.dtype)
+        above = x - mu[at, None] > self.tau[at, None] / 2
+        lost = torch.zeros_like(above) if self.kept is None else ~self.kept[:, None]
+        zero = torch.where(above | lost, -torch.inf, x).movedim(1, 0).flatten(1)
+        one = torch.where(~above | lost, -torch.inf, -x).movedim(1, 0).flatten(1)
+        # A rank without samples has no largest entry.
+        none = x.new_full((at.shape[0], 1), -torch.inf)
+        return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
 
 
 def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:

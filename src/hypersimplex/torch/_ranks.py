@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hypersimplex.torch import _targets
-from hypersimplex.torch._targets import Batch, Settings
+from hypersimplex import _checks
+from hypersimplex.torch._batch import Batch, Settings, per_class
 from hypersimplex.torch.decisions import is_multilabel
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -137,7 +137,7 @@ def _fingerprint(name: str, value: Any, classes: int) -> int:
     """The same for 1, 1.0 and a tensor of ones."""
     if value is None or name in ("ignore_index", "reduction"):
         return zlib.crc32(repr(value).encode())
-    each = _targets.per_class(name, value, classes, torch.device("cpu")).detach().contiguous()
+    each = per_class(name, value, classes, torch.device("cpu")).detach().contiguous()
     return zlib.crc32(each.numpy().tobytes())
 
 
@@ -156,7 +156,7 @@ def _raise_failure(
         labels = batch.labels.reshape(-1)
         kept = labels != settings.ignore_index
         wrong = labels[kept & ((labels < 0) | (labels >= batch.classes))]
-        error = _targets.bad_label(int(wrong[0]), batch.classes)
+        error = _checks.bad_label(int(wrong[0]), batch.classes)
     text = f"{type(error).__name__}: {error}".encode()[:_MESSAGE_BYTES] if error is not None else b""
     message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8)
     message[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)

@@ -4,9 +4,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from hypersimplex import _kernel
-from hypersimplex.torch._targets import Outcome
+from hypersimplex import _checks, _kernel
+from hypersimplex.torch._batch import Outcome
+from hypersimplex.torch._boundary import FLOATS, is_eager, is_recorded
 
 NAMES = ("threshold", "seen", "share", "batches")
 
@@ -18,39 +20,60 @@ def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[
         return {name: torch.zeros(size, dtype=dtype, device=device) for name, size in sizes.items()}
 
 
-def classes_of(outcome: Outcome) -> int:
-    if outcome.numbers is not None:
-        return len(outcome.numbers) // 2
-    assert outcome.threshold is not None
-    return outcome.threshold.shape[0]
+def can_track(outcome: Outcome) -> bool:
+    """Not what a transform computes with or a fake tensor: buffers hold numbers."""
+    return not is_recorded() and type(outcome.mu_and_k) is Tensor
 
 
 def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, with_share: bool = True) -> None:
-    """Move the averages in place: with the kernel's numbers by the kernel, otherwise by torch operations."""
-    threshold, seen, share, batches = buffers["threshold"], buffers["seen"], buffers["share"], buffers["batches"]
-    _, mu, k, samples, numbers, _ = outcome
-    if numbers is None:
-        return _track(threshold, seen, share, batches, mu, k, samples, momentum, with_share)
-    assert isinstance(samples, int)
-    if samples == 0:  # every one was ignored
-        return None
-    dtype = threshold.dtype
-    if not (threshold.is_cpu and (dtype is torch.float32 or dtype is torch.float64)):
-        mu, k = torch.frombuffer(numbers, dtype=torch.float64).view(2, -1).to(threshold.device)
-        return _track(threshold, seen, share, batches, mu, k, samples, momentum, with_share)
-    address, length = numbers.buffer_info()
-    _kernel.track_at(
-        dtype is torch.float64, address, address + 4 * length, length // 2, samples, momentum or 0.0, with_share,
-        threshold.data_ptr(), seen.data_ptr(), share.data_ptr(), batches.data_ptr(),
-    )  # fmt: skip
+    """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations."""
+    mu_and_k, samples = outcome.mu_and_k, outcome.samples
+    classes = mu_and_k.shape[1]
+    if isinstance(samples, int) and mu_and_k.is_cpu and is_eager() and _are_plain(buffers, classes):
+        if samples:  # or every one was ignored
+            threshold, at = buffers["threshold"], mu_and_k.data_ptr()
+            _kernel.track_at(
+                threshold.dtype is torch.float64, at, at + 8 * classes, classes, samples, momentum or 0.0, with_share,
+                *(buffers[name].data_ptr() for name in NAMES),
+            )  # fmt: skip
+        return
+    _check(buffers, classes)
+    with torch.no_grad():
+        mu, k = forward_ad.unpack_dual(mu_and_k).primal.to(buffers["threshold"].device)
+        _track(buffers, mu, k, samples, momentum, with_share)
 
 
-@torch.no_grad()
+def _are_plain(buffers: dict[str, Any], classes: int) -> bool:
+    """Whether the kernel may write to them: a user may have put anything in their place."""
+    dtype = buffers["threshold"].dtype
+    for name in NAMES:
+        value = buffers[name]
+        if not (
+            type(value) is Tensor
+            and value.dtype is dtype
+            and value.is_cpu
+            and value.is_contiguous()
+            and value.shape == ((classes,) if name != "batches" else (1,))
+            and value.data_ptr()
+        ):
+            return False
+    return dtype in FLOATS
+
+
+def _check(buffers: dict[str, Any], classes: int) -> None:
+    for name in NAMES:
+        value = buffers[name]
+        if tuple(value.shape) != ((classes,) if name != "batches" else (1,)):
+            raise _checks.wrong_shape(name, (classes,) if name != "batches" else (1,), value.shape)
+        if name in ("threshold", "share") and not value.is_floating_point():
+            raise _checks.not_floating(name, value.dtype)
+
+
 def _track(
-    threshold: Tensor, seen: Tensor, share: Tensor, batches: Tensor,
-    mu: Any, k: Any, samples: Tensor | int, momentum: float | None, with_share: bool,
-) -> None:  # fmt: skip
-    counts: Any = samples > 0
+    buffers: dict[str, Any], mu: Tensor, k: Tensor, samples: Any, momentum: float | None, with_share: bool
+) -> None:
+    threshold, seen, share, batches = (buffers[name] for name in NAMES)
+    counts = samples > 0
     if isinstance(samples, Tensor):
         samples = samples.clamp(min=1)
     elif not counts:

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _rank_search, _targets, loss
+from hypersimplex.torch import _batch, _own_loss, _rank_search
+from hypersimplex.torch._batch import Batch, Outcome, Settings
+from hypersimplex.torch._boundary import is_eager
 from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
-from hypersimplex.torch._targets import Batch, Outcome, Settings
-from hypersimplex.torch.functional import _no_transform
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
 GATHER_BYTES = 4 << 20
@@ -62,26 +62,26 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
 
 
 def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
-    if not _no_transform():
+    if not is_eager():
         raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
-    _targets.check_types(input, target, settings)
+    _batch.check_types(input, target, settings)
     for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
         if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
             raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
-    _targets.check_reduction(settings.reduction)
+    _batch.check_reduction(settings.reduction)
     if settings.k is not None and settings.prior is not None:
-        raise ValueError(f"k and prior must not both be given, got k={settings.k} and prior={settings.prior}")
-    batch = _targets.read(input, target)
+        raise _checks.both_given(settings.k, settings.prior)
+    batch = _batch.read(input, target)
     for name in ("weight", "k", "prior", "tau"):
         value = getattr(settings, name)
         if value is not None:
-            each = _targets.per_class(name, value, batch.classes, batch.logits.device)
+            each = _batch.per_class(name, value, batch.classes, batch.logits.device)
             if name == "prior" and each.device.type == "cpu":
-                _targets.check_prior(each)
+                _batch.check_prior(each)
     if batch.dense is not None and batch.dense.device.type == "cpu":
-        _targets.check_dense(batch.dense)
+        _batch.check_dense(batch.dense)
     return batch
 
 
@@ -111,7 +111,7 @@ def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement)
         dense = _as_rows(batch.dense)
         targets = ranks.gather(dense, rows)
         targets[rank] = _scaled(dense, ranks.size)
-    outcome = loss.compute(torch.cat(logits), torch.cat(targets), settings)
+    outcome = _own_loss.compute(torch.cat(logits), torch.cat(targets), settings)
     if settings.reduction != "none":
         return outcome
     losses = _own(outcome.loss, ranks, rows).reshape(batch.shape)

@@ -6,9 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hypersimplex import _checks
 from hypersimplex.torch import _tracking, decisions
-from hypersimplex.torch._targets import Number, Outcome, Settings, check_plain_numbers, check_reduction, per_class
-from hypersimplex.torch.functional import _no_transform, soft_binary_argmax
+from hypersimplex.torch._batch import Number, Outcome, Settings, check_plain_numbers, check_reduction, per_class
+from hypersimplex.torch._boundary import is_eager
+from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
 
 
@@ -76,7 +78,7 @@ class HyperSimplexLoss(nn.Module):
     ) -> None:
         super().__init__()
         if k is not None and prior is not None:
-            raise ValueError(f"k and prior must not both be given, got k={k} and prior={prior}")
+            raise _checks.both_given(k, prior)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
         check_reduction(reduction)
@@ -97,8 +99,8 @@ class HyperSimplexLoss(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         settings = Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
-        outcome = compute(logits, target, settings, self.group, self.training)
-        if self.training:
+        outcome = compute(logits, target, settings, self.group)
+        if self.training and _tracking.can_track(outcome):
             _tracking.track(self._buffers_for(outcome), outcome, self.momentum)
             if target.dim() == logits.dim():
                 self._note_multilabel(logits, target, outcome)
@@ -163,7 +165,7 @@ class HyperSimplexLoss(nn.Module):
     def _need_threshold(self) -> Tensor:
         seen = self._buffers["seen"]
         # No batch yet, or none in which a class had one.
-        if self.threshold is None or seen is None or (_no_transform() and not seen.any()):
+        if self.threshold is None or seen is None or (is_eager() and not seen.any()):
             raise RuntimeError("thresholds are not known yet: call the loss in training mode, calibrate, or load them")
         return self.threshold
 
@@ -185,7 +187,7 @@ class HyperSimplexLoss(nn.Module):
 
     def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
-        buffers, classes = self._buffers, _tracking.classes_of(outcome)
+        buffers, classes = self._buffers, outcome.mu_and_k.shape[1]
         threshold = buffers["threshold"]
         if threshold is None:
             dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32

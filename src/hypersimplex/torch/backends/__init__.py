@@ -27,8 +27,8 @@ class Backend(Protocol):
     of the slices' shape (x's without dim), on x's device. What is per slice or per class comes back in `widest` of the
     device: float64, or float32 where there is none. Half precision is computed in float32.
 
-    Bad values (k, tau, labels) raise the errors of `_checks` where they can be read without waiting for the device;
-    elsewhere their slices are NaN.
+    Bad values (k, tau, labels) raise the errors of `_checks` where they can be read without waiting for the device
+    (plain numbers always can: `_checks.check_numbers`); elsewhere their slices are NaN.
     """
 
     def project(

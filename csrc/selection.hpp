@@ -14,14 +14,6 @@ struct Answer {
     int64_t count;     // shared: entries at +inf; masked: entries that are not -inf
 };
 
-// Where no entry is active every mu between two entries solves the problem; the house takes the middle, or the finite
-// end. Halved before they are added, lest the sum overflow.
-inline double middle(double zero, double one, double tau) {
-    bool low = std::isfinite(zero), high = std::isfinite(one);
-    if (low && high) return zero / 2 + (one - tau) / 2;
-    return low ? zero : high ? one - tau : 0;
-}
-
 inline int64_t any_of(uint64_t& random, int64_t n) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     return static_cast<int64_t>((random >> 33) % static_cast<uint64_t>(n));
@@ -111,7 +103,7 @@ Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t fin
 }
 
 template <class T>
-Answer careful(const T* x, int64_t stride, int64_t n, double k, double tau) {
+Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau) {
     double inf = std::numeric_limits<double>::infinity(), most = -inf;
     auto* buffer = static_cast<double*>(std::malloc(static_cast<size_t>(n > 0 ? n : 1) * sizeof(double)));
     if (!buffer) return {Answer::no_memory, 0, 0, 0, 0};
@@ -138,7 +130,7 @@ Answer careful(const T* x, int64_t stride, int64_t n, double k, double tau) {
 
 // The slice itself, once its answer is known. Double precision throughout: this is not the fast path.
 template <class T>
-void write_careful(const T* x, T* y, int64_t stride, int64_t n, double k, double tau, const Answer& answer) {
+void write_answer(const T* x, T* y, int64_t stride, int64_t n, double k, double tau, const Answer& answer) {
     double inf = std::numeric_limits<double>::infinity();
     for (int64_t i = 0; i < n; ++i) {
         double v = static_cast<double>(x[i * stride]), t;

@@ -20,9 +20,9 @@ HS_INLINE Vec interleave_high(Vec a, Vec b, std::index_sequence<l...>) {
 #endif
 #endif
 
-// A W x W corner of a row-major array, turned: log2(W) rounds of interleaving.
+// A W x W corner of a row-major array, transposed: log2(W) rounds of interleaving.
 template <class T>
-HS_INLINE void turn_corner(const T* from, int64_t from_step, T* to, int64_t to_step) {
+HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t to_step) {
     constexpr int W = Lanes<T>::width;
 #if defined(HS_SHUFFLE)
     using L = Lanes<T>;
@@ -54,7 +54,7 @@ HS_INLINE void prefetch(const T* address) {
 
 // The array of `rows` x `columns` at `from` becomes one of `columns` x `rows` at `to`.
 template <class T>
-void turn(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
     constexpr int W = Lanes<T>::width;
     int64_t i = 0, whole = columns / W * W;
     if (columns >= W)
@@ -62,10 +62,10 @@ void turn(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows
             // Rows lie pages apart, where no hardware prefetcher follows.
             if (i + 4 * W <= rows)
                 for (int l = 0; l < W; ++l) prefetch(from + (i + 3 * W + l) * from_step);
-            for (int64_t j = 0; j < whole; j += W) turn_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            for (int64_t j = 0; j < whole; j += W) transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
             // The last corner overlaps the one before.
             int64_t j = columns - W;
-            if (whole < columns) turn_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            if (whole < columns) transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
         }
     for (; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) to[j * to_step + i] = from[i * from_step + j];

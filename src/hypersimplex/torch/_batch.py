@@ -1,24 +1,23 @@
-"""What may stand where: shapes of logits and targets, and the numbers per class."""
+"""What may stand where: shapes of logits and targets, the numbers per class, and what a loss returns."""
 
 import math
-from array import array
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch._plain import widest
+from hypersimplex.torch._boundary import is_eager, widest
 
 Number = Tensor | float
+REDUCTIONS = ("none", "mean", "sum")
 
 
 class Outcome(NamedTuple):
     loss: Tensor
-    threshold: Tensor | None  # mu, one for each class, if asked for
-    k: Tensor | None  # how many of the batch were projected to be positive, one for each class
+    mu_and_k: Tensor  # of each class its threshold, and how many of the batch were projected to be positive: two rows
     samples: Tensor | int  # that were not ignored
-    numbers: "array[float] | None" = None  # thresholds and k as the kernel wrote them, in place of the tensors
+    gradient: Tensor | None = None  # of the loss to the logits of the batch, if asked for
     multilabel: Tensor | bool | None = None  # with a group: whether some rank's targets are
 
 
@@ -46,8 +45,6 @@ class Batch(NamedTuple):
 
 def read(input: Tensor, target: Tensor) -> Batch:
     """Sort out the shapes; raise an error that names what does not fit."""
-    if target.device != input.device:
-        raise ValueError(f"target must be on the device of input, {input.device}, got {target.device}")
     logits, labels, dense, shape = fit(input, target)
     if logits.dim() == 3:
         return Batch(logits, labels, dense, shape)
@@ -63,10 +60,12 @@ def fit(input: Tensor, target: Tensor) -> Batch:
     """`read` without views that the kernel can do without: each costs as much as solving a small column."""
     if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
         given = target.shape  # what nearly every call looks like
-        if given[0] == input.shape[0]:
+        if given[0] == input.shape[0] and input.is_cpu and target.is_cpu:
             return Batch(input, target, None, given)
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
+    if target.device != input.device:
+        raise ValueError(f"target must be on the device of input, {input.device}, got {target.device}")
     shape = input.shape
     if target.shape == shape and shape:
         return _fit_dense(input, target)
@@ -110,6 +109,16 @@ def result_dtype(logits: Tensor) -> torch.dtype:
     return torch.float32 if half and torch.is_autocast_enabled(logits.device.type) else dtype
 
 
+def check(input: object, target: object, settings: Settings) -> None:
+    """All that can be told before shapes are known."""
+    if settings.reduction not in REDUCTIONS:
+        check_reduction(settings.reduction)
+    if type(input) is not Tensor or type(target) is not Tensor or type(settings.ignore_index) is not int:
+        check_types(input, target, settings)
+    if settings.k is not None and settings.prior is not None:
+        raise _checks.both_given(settings.k, settings.prior)
+
+
 def check_types(input: object, target: object, settings: Settings) -> None:
     for name, value in (("input", input), ("target", target)):
         if not isinstance(value, Tensor):
@@ -120,7 +129,7 @@ def check_types(input: object, target: object, settings: Settings) -> None:
 
 
 def check_reduction(reduction: str) -> None:
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
 
 
@@ -144,7 +153,7 @@ def check_plain_numbers(k: object, prior: object, tau: object) -> None:
     if isinstance(k, float | int) and not k >= 0:
         raise ValueError(f"k must be at least 0, got {_checks.plain_number(k)}")
     if isinstance(prior, float | int) and not 0 <= prior <= 1:
-        raise bad_prior(prior)
+        raise _checks.bad_prior(prior)
 
 
 # The kernel's checks, for where it is not called and the values can be read without waiting for a device.
@@ -153,7 +162,7 @@ def check_plain_numbers(k: object, prior: object, tau: object) -> None:
 def check_labels(labels: Tensor, classes: int) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(wrong.any()):
-        raise bad_label(int(labels[wrong][0]), classes)
+        raise _checks.bad_label(int(labels[wrong][0]), classes)
 
 
 def check_dense(dense: Tensor) -> None:
@@ -169,7 +178,7 @@ def check_prior(prior: Tensor) -> None:
     prior = prior.detach()
     wrong = ~((prior >= 0) & (prior <= 1))
     if bool(wrong.any()):
-        raise bad_prior(float(prior[wrong][0]))
+        raise _checks.bad_prior(float(prior[wrong][0]))
 
 
 def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
@@ -179,17 +188,71 @@ def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
         raise _checks.bad_tau(float(tau[wrong][0]))
     wrong = ~((k >= 0) & (k <= samples))
     if bool(wrong.any()):
-        raise bad_k(float(k[wrong][0]), samples)
+        raise _checks.bad_count(float(k[wrong][0]), samples)
 
 
-def bad_prior(prior: float) -> ValueError:
-    return ValueError(f"prior must be between 0 and 1, got {float(prior)}")
+class Columns(NamedTuple):
+    """A batch with one row for each class, samples and positions along it, in float32 or float64."""
+
+    logits: Tensor  # an ignored sample is a masked entry
+    labels: Tensor | None  # 0 where ignored
+    kept: Tensor | None  # with labels: which are not ignored
+    dense: Tensor | None
+    counts: Tensor  # the sum of every class's targets
+    samples: Tensor | int  # that count
+
+    def errors(self, p: Tensor) -> Tensor:
+        """p minus the targets."""
+        if self.dense is not None:
+            return p - self.dense
+        assert self.labels is not None
+        assert self.kept is not None
+        return p.scatter_add(0, self.labels.unsqueeze(0), -self.kept.to(p.dtype).unsqueeze(0))
 
 
-def bad_k(k: float, samples: int) -> ValueError:
-    return ValueError(f"k must be between 0 and {samples} (the number of samples), got {_checks.plain_number(k)}")
+def columns(batch: Batch, ignore_index: int) -> Columns:
+    x, classes = batch.logits, batch.classes
+    can_read = is_readable(x)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    counting = widest(x.device)  # float32 counts to 2^24 only
+    logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
+    if batch.labels is None:
+        assert batch.dense is not None
+        if can_read:
+            check_dense(batch.dense)
+        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
+        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
+    labels = batch.labels.reshape(-1)
+    kept = labels != ignore_index
+    safe = torch.where(kept, labels, 0)
+    if can_read:
+        check_labels(safe, classes)
+    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
+    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, counts, kept.sum())
 
 
-def bad_label(label: int, classes: int) -> ValueError:
-    hint = "; a binary problem has logits and targets of one shape, (N,) or (N, 1)" if classes == 1 else ""
-    return ValueError(f"target must be between 0 and {classes - 1} or ignore_index, got {label}{hint}")
+def reduced(losses: Tensor, samples: Tensor | int, reduction: str) -> Tensor:
+    """The mean of no sample at all is NaN, and its gradient zero, as in nn.CrossEntropyLoss."""
+    if reduction == "sum":
+        return losses.sum()
+    if not isinstance(samples, Tensor):
+        return losses.sum() / samples if samples else losses.sum() + torch.nan
+    return losses.sum() / samples.clamp(min=1) + torch.where(samples > 0, 0.0, torch.nan).to(losses.dtype)
+
+
+def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
+    """k of every class: as given, as a share of the samples, or as many as the targets say."""
+    classes, device = counts.shape[0], counts.device
+    if settings.k is not None:
+        return per_class("k", settings.k, classes, device)
+    if settings.prior is not None:
+        prior = per_class("prior", settings.prior, classes, device)
+        if is_readable(prior):
+            check_prior(prior)
+        return prior * samples
+    return counts
+
+
+def is_readable(value: Tensor) -> bool:
+    """Whether values can be looked at without waiting for a device, and are the ones to be computed with."""
+    return value.device.type == "cpu" and is_eager()

@@ -1,30 +1,30 @@
 // Short rows side by side, a row a lane: a pass over them needs no sum across lanes, which for a short row would cost
 // more than the row itself.
 #pragma once
-#include "solve.hpp"
-#include "turn.hpp"
+#include "batch.hpp"
+#include "transpose.hpp"
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t abreast_bytes = 16 << 10;    // half of the first-level cache
-constexpr int most_abreast = 64, longest_abreast = 32;
+constexpr int64_t side_bytes = 16 << 10;    // half of the first-level cache
+constexpr int most_side_by_side = 64, longest_side_by_side = 32;
 
 // How many rows of n entries go side by side; 0 if they are too long for it.
 template <class T>
-constexpr int64_t abreast(int64_t n) {
-    int64_t fit = abreast_bytes / static_cast<int64_t>(sizeof(T)) / n / Lanes<T>::width * Lanes<T>::width;
-    return n > longest_abreast ? 0 : fit < most_abreast ? fit : most_abreast;
+constexpr int64_t rows_side_by_side(int64_t n) {
+    int64_t fit = side_bytes / static_cast<int64_t>(sizeof(T)) / n / Lanes<T>::width * Lanes<T>::width;
+    return n > longest_side_by_side ? 0 : fit < most_side_by_side ? fit : most_side_by_side;
 }
 
 template <class T, class Sink>
-class Abreast {
+class SideBySide {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
     static constexpr int W = L::width;
 
   public:
-    Abreast(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
+    SideBySide(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
 
     void run(int64_t first_row, int number) {
         base = first_row;
@@ -32,7 +32,7 @@ class Abreast {
         slots = (count + W - 1) / W;
         double n = static_cast<double>(rows.n);
         begin(n);
-        int open[most_abreast / W], opened = slots;
+        int open[most_side_by_side / W], opened = slots;
         for (int s = 0; s < slots; ++s) open[s] = s;
         for (int pass = 0; pass < most_passes && opened; ++pass) {
             for (int o = 0; o < opened; ++o) look(open[o] * W);
@@ -49,18 +49,15 @@ class Abreast {
   private:
     void begin(double n) {
         lanes = slots * W;
-        turn(rows.row(base), rows.spacing, entries, lanes, count, rows.n);
+        transpose(rows.row(base), rows.spacing, entries, lanes, count, rows.n);
         for (int64_t i = 0; count < lanes && i < rows.n; ++i)
             for (int j = count; j < lanes; ++j) entries[i * lanes + j] = 0;
         for (int j = 0; j < lanes; ++j) {
-            int64_t slice = rows.first + base + j;
-            step.k[j] = j < count ? rows.k[slice] : 1;
-            step.tau[j] = j < count ? rows.tau[slice] : 1;
+            step.k[j] = j < count ? rows.k_of(base + j) : 1;
+            step.tau[j] = j < count ? rows.tau_of(base + j) : 1;
             inverse[j] = static_cast<T>(1 / step.tau[j]);
         }
-        if (rows.start)
-            for (int j = 0; j < lanes; ++j) step.start(j, j < count ? rows.start[rows.first + base + j] : 0, step.tau[j]);
-        else guess_all(n);
+        guess_all(n);
         for (int j = 0; j < lanes; ++j) {
             edge[j] = j < count && at_edge<T>(step.k[j], n, step.tau[j]);
             step.settled[j] = edge[j] || j >= count;
@@ -68,7 +65,7 @@ class Abreast {
     }
 
     void guess_all(double n) {
-        double mean[most_abreast], variance[most_abreast], z[most_abreast], all = quantile(rows.k.scalar, n);
+        double mean[most_side_by_side], variance[most_side_by_side], z[most_side_by_side], all = quantile(rows.k.scalar, n);
         for (int j = 0; j < lanes; ++j) z[j] = rows.k.values ? quantile(step.k[j], n) : all;
         for (int at = 0; at < lanes; at += W) {
             Vec origin = L::load(entries + at), one = {}, two = {};
@@ -136,19 +133,8 @@ class Abreast {
     }
 
     HS_INLINE void finish(int j) {
-        int64_t r = base + j;
-        Sums sums{step.active_sum[j], step.active[j], step.ones[j]};
-        bool flat = is_flat(sums, step.k[j]);
-        if (edge[j] || step.stuck[j] || !step.settled[j] || (flat && sums.active > 0)) return solve_row(rows, r, 1, sink);
-        Split<T> at = split<T>(step.mu[j], step.low[j]);
-        if (sink.wanted()) sink.write(r, rows.row(r), at, inverse[j]);
-        if (!sink.thresholds()) return;
-        double mu = step.mu[j] + step.low[j];
-        if (flat) {
-            Gap gap = gap_row(rows.row(r), rows.n, at, inverse[j]);
-            mu = middle(gap.zero, gap.one, step.tau[j]);
-        }
-        sink.done(r, mu);
+        if (edge[j] || step.stuck[j] || !step.settled[j]) return solve_row(rows, base + j, sink);
+        finish_row(rows, base + j, step.search(j), step.sums(j), false, sink);
     }
 
     const Rows<T>& rows;
@@ -156,19 +142,19 @@ class Abreast {
     int64_t base;
     int count, slots, lanes;
     Lockstep step;
-    T inverse[most_abreast];
-    bool edge[most_abreast];
-    alignas(64) T entries[abreast_bytes / sizeof(T)];
+    T inverse[most_side_by_side];
+    bool edge[most_side_by_side];
+    alignas(64) T entries[side_bytes / sizeof(T)];
 };
 
 template <class T, class Sink>
-void solve_rows(const Rows<T>& rows, int64_t count, int threads, Sink& sink) {
-    if (rows.n > short_row || count < 3) {
-        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, threads, sink);
+void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
+    if (rows.n > short_row || rows.all < 3) {
+        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, sink);
         return;
     }
-    if (int64_t side = abreast<T>(rows.n); side > 0 && count >= Lanes<T>::width / 2) {
-        Abreast<T, Sink> search(rows, sink);
+    if (int64_t side = rows_side_by_side<T>(rows.n); side > 0 && rows.all >= Lanes<T>::width / 2) {
+        SideBySide<T, Sink> search(rows, sink);
         for (int64_t r = 0; r < count; r += side) search.run(r, static_cast<int>(count - r < side ? count - r : side));
         return;
     }

@@ -1,0 +1,167 @@
+// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the gradient.
+#pragma once
+#include "columns.hpp"
+
+namespace hs::HS_VARIANT {
+
+struct Dual {
+    double count, v, y, vy;    // over the active entries
+    double mean() const { return count > 0 ? v / count : 0; }
+    double to_tau(double tau) const { return count > 0 ? -(vy - mean() * y) / tau : 0; }
+    void add(const Dual& other) {
+        count += other.count;
+        v += other.v;
+        y += other.y;
+        vy += other.vy;
+    }
+    template <class T>
+    void add_entry(T place, T value) {
+        double at = static_cast<double>(place), in = static_cast<double>(value);
+        if (at > 0 && at < 1) add({1, in, at, in * at});
+    }
+};
+
+// Sums over registers; the sums of products only when tau asks for them.
+template <class T, bool full>
+struct DualLanes {
+    using L = Lanes<T>;
+    typename L::Vec v{}, y{}, vy{};
+    typename L::Int count{};
+
+    static HS_INLINE typename L::Int active(typename L::Vec y) { return (y > L::splat(0)) & (y < L::splat(1)); }
+
+    HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
+        typename L::Int on = active(yy);
+        v += L::keep(vv, on);
+        count -= on;
+        if constexpr (full) {
+            y += L::keep(yy, on);
+            vy += L::keep(vv * yy, on);
+        }
+    }
+};
+
+template <class T, bool full>
+Dual dual_row(const T* y, const T* v, int64_t n) {
+    using L = Lanes<T>;
+    constexpr int W = L::width, run = 32;
+    Dual out{0, 0, 0, 0};
+    int64_t i = 0;
+    while (i + W <= n) {
+        DualLanes<T, full> a, b;
+        int64_t end = i + run * W < n ? i + run * W : n;
+        for (; i + 2 * W <= end; i += 2 * W) {
+            a.add(L::load(y + i), L::load(v + i));
+            b.add(L::load(y + i + W), L::load(v + i + W));
+        }
+        if (i + W <= end) a.add(L::load(y + i), L::load(v + i)), i += W;
+        out.count += static_cast<double>(L::total_int(a.count + b.count));
+        out.v += L::total(L::widen(a.v + b.v));
+        if constexpr (full) out.y += L::total(L::widen(a.y + b.y)), out.vy += L::total(L::widen(a.vy + b.vy));
+    }
+    for (; i < n; ++i) out.add_entry(y[i], v[i]);
+    return out;
+}
+
+// `nan` is added to every gradient: 0, or the NaN of a slice that is not a number.
+template <class T>
+T grad_of(T y, T v, T mean, T inverse, T nan) {
+    return (y > 0 && y < 1 ? (v - mean) * inverse : T(0)) + nan;
+}
+
+template <class T>
+void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse, T nan) {
+    using L = Lanes<T>;
+    constexpr int W = L::width;
+    typename L::Vec m = L::splat(mean), inv = L::splat(inverse), none = L::splat(nan);
+    int64_t i = 0;
+    for (; i + W <= n; i += W) {
+        typename L::Int on = DualLanes<T, false>::active(L::load(y + i));
+        L::store(grad + i, L::keep((L::load(v + i) - m) * inv, on) + none);
+    }
+    for (; i < n; ++i) grad[i] = grad_of(y[i], v[i], mean, inverse, nan);
+}
+
+struct LaneDuals {
+    Dual lane[most_lanes], rest[most_slices];    // rest: rows of memory behind the last group
+};
+
+template <class T>
+struct ColumnDerivative {
+    using L = Lanes<T>;
+    static constexpr int W = L::width;
+    const Layout& layout;
+    ColumnLanes<T> lay;
+    Blocks chunks;
+    const T *y, *v;
+    T mean[most_slices], inverse[most_slices], nan[most_slices];
+
+    ColumnDerivative(const Layout& l, int count, const T* place, const T* value)
+        : layout(l), lay(l, count), chunks(lay.chunks()), y(place), v(value) {}
+
+    void set(int j, T middle, T factor, T none) {
+        mean[j] = middle;
+        inverse[j] = factor;
+        nan[j] = none;
+    }
+
+    template <bool full>
+    void sum(int64_t chunk, LaneDuals& out) const {
+        constexpr int64_t run = 32;
+        for (int l = 0; l < lay.lanes(); ++l) out.lane[l] = {};
+        for (int j = 0; j < lay.count; ++j) out.rest[j] = {};
+        for (int64_t g = chunks.from(chunk); g < chunks.to(chunk); g += run) {
+            int64_t end = g + run < chunks.to(chunk) ? g + run : chunks.to(chunk);
+            for (int s = 0; s < lay.slots; ++s) {
+                int64_t e = g * lay.step + lay.offset[s];
+                DualLanes<T, full> sums;
+                for (int64_t i = g; i < end; ++i, e += lay.step) sums.add(L::load(y + e), L::load(v + e));
+                for (int l = 0; l < W; ++l)
+                    out.lane[s * W + l].add({static_cast<double>(sums.count[l]), static_cast<double>(sums.v[l]),
+                                             static_cast<double>(sums.y[l]), static_cast<double>(sums.vy[l])});
+            }
+        }
+        if (chunk + 1 == chunks.number)
+            each_rest([&](int j, int64_t e) { out.rest[j].add_entry(y[e], v[e]); });
+    }
+
+    void collect(LaneDuals* parts, Dual* dual) const {
+        LaneDuals& all = parts[0];
+        for (int64_t c = 1; c < chunks.number; ++c) {
+            for (int l = 0; l < lay.lanes(); ++l) all.lane[l].add(parts[c].lane[l]);
+            for (int j = 0; j < lay.count; ++j) all.rest[j].add(parts[c].rest[j]);
+        }
+        for (int l = 0; l < lay.lanes(); ++l) {
+            if (!lay.several_lanes_a_column()) dual[lay.column[l]] = {};
+            dual[lay.column[l]].add(all.lane[l]);
+        }
+        for (int j = 0; j < lay.count; ++j) dual[j].add(all.rest[j]);
+    }
+
+    void write(int64_t chunk, T* grad) const {
+        T m[most_lanes], inv[most_lanes], none[most_lanes];
+        for (int l = 0; l < lay.lanes(); ++l) {
+            m[l] = mean[lay.column[l]];
+            inv[l] = inverse[lay.column[l]];
+            none[l] = nan[lay.column[l]];
+        }
+        for (int64_t g = chunks.from(chunk); g < chunks.to(chunk); ++g)
+            for (int s = 0; s < lay.slots; ++s) {
+                int64_t e = g * lay.step + lay.offset[s];
+                typename L::Vec to = (L::load(v + e) - L::load(m + s * W)) * L::load(inv + s * W);
+                to = L::keep(to, DualLanes<T, false>::active(L::load(y + e))) + L::load(none + s * W);
+                L::store(grad + e, to);
+            }
+        if (chunk + 1 == chunks.number)
+            each_rest([&](int j, int64_t e) { grad[e] = grad_of(y[e], v[e], mean[j], inverse[j], nan[j]); });
+    }
+
+  private:
+    template <class F>
+    void each_rest(F entry) const {
+        for (int64_t i = layout.n - lay.rest; i < layout.n; ++i)
+            for (int j = 0; j < lay.count; ++j) entry(j, i * layout.stride + j);
+    }
+};
+
+}  // namespace hs::HS_VARIANT

@@ -1,0 +1,116 @@
+// The batch of a loss: its labels as the lanes compare them, and tiles of classes brought into contiguous rows.
+#pragma once
+#include "arrangement.hpp"
+#include "loss_rows.hpp"
+#include "transpose.hpp"
+
+namespace hs::HS_VARIANT {
+
+template <class T>
+struct LossBatch {
+    const Loss<T>& p;
+    int64_t all, n;               // samples times positions; those that are kept
+    Scratch<IntOf<T>> labels;     // of those that are kept
+    Scratch<int64_t> places;      // and where they are
+
+    explicit LossBatch(const Loss<T>& problem) : p(problem), all(p.samples * p.positions), n(all) {}
+
+    bool take_memory() { return !p.labels || (labels.take(all) && places.take(all)); }
+    const int64_t* kept() const { return n < all ? places.data : nullptr; }
+    bool contiguous() const { return n == all && ((p.positions == 1 && p.sample_stride == 1) || n == 1); }
+
+    // Without the ignored ones; counts[c] is how many there are of class c.
+    Result read_labels(double* counts) {
+        if (!p.labels) return {};
+        n = 0;
+        for (int64_t i = 0; i < all; ++i) {
+            int64_t label = p.labels[i];
+            if (label == p.ignored) continue;
+            if (label < 0 || label >= p.classes) return {Status::bad_label, i, label};
+            labels.data[n] = static_cast<IntOf<T>>(label);
+            places.data[n++] = i;
+            counts[label] += 1;
+        }
+        return {};
+    }
+
+    // The gradient of what is left out.
+    void clear_ignored() const {
+        if (!p.grad || n == all) return;
+        for (int64_t s = 0; s < p.samples; ++s)
+            for (int64_t c = 0; c < p.classes; ++c)
+                for (int64_t i = 0; i < p.positions; ++i)
+                    p.grad[s * p.sample_stride + c * p.class_stride + i * p.position_stride] = 0;
+    }
+
+    // How many classes are brought into rows at a time. A tile stays in the cache, and a wide one reads more of every row
+    // of memory; of long columns only one or a few are brought together.
+    Tiles tiles() const {
+        int64_t bytes = n * static_cast<int64_t>(sizeof(T)), fit = transposed_bytes / bytes;
+        int64_t across = most_classes_together * bytes <= transposed_bytes / 2 ? most_classes_together
+                         : fit < 1                                            ? 1
+                         : fit > transposed_tile                              ? transposed_tile
+                                                                              : fit;
+        return {p.classes, for_each_thread<T>(across, p.classes, n * p.classes, p.threads)};
+    }
+};
+
+template <class T>
+struct LossTile {
+    const LossBatch<T>& batch;
+    int64_t first, count;
+    bool direct;    // the classes are rows where they lie
+    int64_t spacing;
+    T *x, *dense;
+    Scratch<T> rows;
+
+    LossTile(const LossBatch<T>& b, int64_t from, int64_t width, bool in_place)
+        : batch(b), first(from), count(width), direct(in_place), spacing((b.n + 15) / 16 * 16 + 16) {
+        const Loss<T>& p = b.p;
+        if (direct) spacing = p.class_stride;
+        x = const_cast<T*>(p.x) + first * p.class_stride;
+        dense = p.dense ? const_cast<T*>(p.dense) + first * p.class_stride : nullptr;
+    }
+
+    bool load(int threads) {
+        if (direct) return true;
+        if (!rows.take((dense ? 2 : 1) * spacing * count)) return false;
+        move<false>(const_cast<T*>(batch.p.x), x = rows.data, threads);
+        if (dense) move<false>(const_cast<T*>(batch.p.dense), dense = rows.data + spacing * count, threads);
+        return true;
+    }
+    void store(T* array, int threads) {
+        if (!direct) move<true>(array, x, threads);
+    }
+    Targets<T> targets(int64_t j) const {
+        return {batch.labels.data, static_cast<IntOf<T>>(first + j), dense ? dense + j * spacing : nullptr};
+    }
+
+  private:
+    // Between an array like the logits and contiguous rows of the entries that are kept.
+    template <bool out>
+    void move(T* array, T* to, int threads) const {
+        in_blocks(batch.n, threads, [&](int64_t begin, int64_t end) { move_part<out>(array, to, begin, end); });
+    }
+
+    template <bool out>
+    void move_part(T* array, T* to, int64_t begin, int64_t end) const {
+        const Loss<T>& p = batch.p;
+        const int64_t* kept = batch.kept();
+        if (!kept && p.positions == 1 && p.class_stride == 1) {
+            T* there = array + first + begin * p.sample_stride;
+            if constexpr (out) return transpose<T>(to + begin, spacing, there, p.sample_stride, count, end - begin);
+            else return transpose<T>(there, p.sample_stride, to + begin, spacing, end - begin, count);
+        }
+        for (int64_t j = 0; j < count; ++j)
+            for (int64_t i = begin; i < end; ++i) {
+                int64_t place = kept ? kept[i] : i;
+                T& there = array[place / p.positions * p.sample_stride + place % p.positions * p.position_stride +
+                                 (first + j) * p.class_stride];
+                if constexpr (out) there = to[j * spacing + i];
+                else to[j * spacing + i] = there;
+            }
+    }
+};
+
+}  // namespace hs::HS_VARIANT

@@ -1,0 +1,145 @@
+"""The projection with its gradients: by a backend where tensors are what they seem, by a formula everywhere else."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hypersimplex import _checks
+from hypersimplex.torch import _operators
+from hypersimplex.torch._batch import Number
+from hypersimplex.torch._boundary import has_batches, is_eager, kind, slices, widest
+from hypersimplex.torch.backends import Backend, pick, plain
+
+TENSORS = frozenset({Tensor, torch.nn.Parameter})
+_NUMBERS = frozenset({float, int, Tensor, torch.nn.Parameter})
+
+
+def project(input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = False) -> tuple[Tensor, Tensor | None]:
+    """y, with gradients to input, k and tau, and mu, without."""
+    if not (type(input) in TENSORS and type(k) in _NUMBERS and type(tau) in _NUMBERS and is_eager()):
+        y, mu = formula(input, *as_tensors(input, k, tau, dim), dim)
+        return y, mu.detach()
+    backend = pick(input)
+    needs_gradient = input.requires_grad
+    if type(k) in TENSORS or type(tau) in TENSORS:
+        k, tau = as_tensors(input, k, tau, dim)
+        needs_gradient = needs_gradient or k.requires_grad or tau.requires_grad
+    else:
+        check_input(input, dim)
+    if not needs_gradient:
+        return backend.project(input, k, tau, dim, want_mu=want_mu)  # type: ignore[return-value]
+    found = _apply(input, k, tau, dim, backend, want_mu)
+    return found if want_mu else (found, None)
+
+
+class Projection(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, k: Number, tau: Number, dim: int, backend: Backend, want_mu: bool) -> Any:
+        y, mu = backend.project(input, k, tau, dim, want_mu=want_mu)
+        ctx.dim, ctx.backend = dim, backend
+        if isinstance(tau, Tensor):
+            ctx.save_for_backward(y, tau)
+        else:
+            ctx.tau = tau
+            ctx.save_for_backward(y)
+        if not want_mu:
+            return y
+        ctx.mark_non_differentiable(mu)
+        return y, mu
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor, _: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        y, *rest = ctx.saved_tensors
+        tau = rest[0] if rest else ctx.tau
+        needs = ctx.needs_input_grad
+        if torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager():
+            gradients = plain.pullback(y, v, tau, ctx.dim, needs)  # to be differentiated again, or many at once
+        else:
+            gradients = ctx.backend.pullback(y, v, tau, ctx.dim, needs)
+        return *gradients, None, None, None
+
+
+# Without the checks for transforms that Function.apply makes: where this is called, there are none.
+_apply: Callable[..., Any] = super(torch.autograd.Function, Projection).apply
+
+
+def formula(input: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """y and mu by the formula that holds while the active set stays: differentiable by any transform.
+
+    On A, with x measured from mu: y = (x - mean_A x)/tau + (k - ones)/|A| and mu = mean_A x - tau (k - ones)/|A|. The
+    values are the operator's; what the formula adds is 0 and has the derivative.
+    """
+    y, mu = _operators.project(input.detach(), k.detach(), tau.detach(), dim)
+    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
+    y = y.to(wide)
+    k, tau = (t.unsqueeze(dim) if t.dim() else t for t in (k, tau))
+    active, count = plain.active_entries(y, dim)
+    # An infinite x would give inf - inf, and a tau that the dtype of x does not hold inf or 0.
+    x = input.to(wide)
+    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    inverse = (1 / tau.detach()).clamp(max=torch.finfo(wide).max).to(wide)
+    z = torch.where(active, (y + moved * inverse) * (tau.detach() / tau).to(wide), 0)
+    mean = z.sum(dim, keepdim=True) / count
+    rest = (k.to(wide) - (y == 1).sum(dim, keepdim=True)) / count
+    change = z - mean + rest
+    y = torch.where(active, y + (change - change.detach()), y)
+    shift = torch.where(active.any(dim, keepdim=True), (mean - rest).to(mu.dtype) * tau.to(mu.dtype), 0).squeeze(dim)
+    return y.to(input.dtype), mu + (shift - shift.detach())
+
+
+def check_input(input: Tensor, dim: int) -> int:
+    """Return dim as a non-negative number."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"input must be a tensor, got {type(input).__name__}")
+    if not input.is_floating_point():
+        raise _checks.not_floating("input", input.dtype)
+    if input.layout is not torch.strided:
+        raise _checks.no_values("input", kind(input))
+    return _checks.check_dim("dim", dim, input.dim())
+
+
+def as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor, Tensor]:
+    """k and tau as the operators take them."""
+    along = check_input(input, dim)
+    if input.device.type != "cpu" or not input.numel():
+        # On the CPU the operator reads the values of every slice; elsewhere numbers are all that can be read without
+        # waiting.
+        _checks.check_numbers(k, tau, input.shape[along], f"dim {operator.index(dim)}")
+    return _over_slices("k", k, input, along), _over_slices("tau", tau, input, along)
+
+
+def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
+    dtype = widest(input.device)
+    if not isinstance(value, Tensor):
+        if not isinstance(value, float | int):
+            _check_array(name, value)
+        try:
+            value = torch.as_tensor(value, dtype=dtype, device=input.device)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            if isinstance(value, int):
+                _checks.check_number(name, value)
+            raise _checks.not_a_number(name, value) from None
+        if not value.dim():
+            return value
+    elif value.is_complex():
+        raise _checks.not_real(name, value.dtype)
+    elif value.layout is not torch.strided or (value.is_meta and not input.is_meta):
+        raise _checks.no_values(name, kind(value))
+    shape = slices(input, along)
+    try:
+        whole = value.expand(shape)
+    except RuntimeError:
+        raise _checks.not_broadcastable(name, shape, value.shape) from None
+    return whole.to(input.device, dtype)
+
+
+def _check_array(name: str, value: Any) -> None:
+    """What torch would take without a word, and drop half of."""
+    if np.iscomplexobj(value):
+        raise _checks.not_real(name, getattr(value, "dtype", "complex"))
+    if isinstance(value, np.ma.MaskedArray):
+        raise _checks.masked_array(name)

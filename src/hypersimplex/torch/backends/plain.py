@@ -1,0 +1,210 @@
+"""Torch operations alone: for devices without a kernel, and as the kernel's second witness.
+
+No sort and no data-dependent shape. The ceil(k)-th largest entry of a slice, its edge, is found bit by bit. Unless the
+slice is saturated the edge has 0 < y < 1, so mu is less than tau below it: measured from there, in units of tau, what
+is more than 1 away is 0 or 1 for certain, infinities included, and everything else keeps its digits.
+"""
+
+import torch
+from torch import Tensor
+
+from hypersimplex import _checks
+from hypersimplex._search import Start, middle, search
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
+from hypersimplex.torch._boundary import slices, widest
+
+
+def project(
+    x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+) -> tuple[Tensor, Tensor]:
+    _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
+    k, tau = _each("k", k, x, dim), _each("tau", tau, x, dim)
+    _check(x, k, tau, dim)
+    if x.numel() == 0:
+        return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
+    y, mu = _solve(_wide(x).movedim(dim, -1), k, tau)
+    return y.movedim(-1, dim).to(x.dtype), mu
+
+
+def binary(x: Tensor, k: Number, dim: int) -> Tensor:
+    k = _each("k", k, x, dim)
+    _check(x, k, torch.ones_like(k), dim, whole=True)
+    if x.numel() == 0:
+        return torch.empty_like(x)
+    return _choose(_wide(x).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
+
+
+def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """A = {0 < y < 1} and its size, at least 1. A slice with a NaN is NaN as a whole, and so is its size of A:
+    the gradients, being means over A, follow."""
+    broken = torch.isnan(y)
+    active = (y > 0) & (y < 1)
+    count = active.sum(dim, keepdim=True).clamp(min=1).to(y.dtype)
+    return active | broken, torch.where(broken.any(dim, keepdim=True), torch.nan, count)
+
+
+def pullback(
+    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Can be differentiated again."""
+    wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+    y, w = y.to(wide), v.to(wide)
+    each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
+    active, count = active_entries(y.detach(), dim)
+
+    def mean(t: Tensor) -> Tensor:
+        return torch.where(active, t, 0).sum(dim, keepdim=True) / count
+
+    to_k = mean(w)
+    to_x = torch.where(active, (w - to_k) / each, 0)
+    to_tau = -torch.where(active, w * (y - mean(y)), 0).sum(dim, keepdim=True) / each
+    found = (to_x.to(v.dtype), to_k.squeeze(dim), to_tau.squeeze(dim))
+    return found[0] if needs[0] else None, found[1] if needs[1] else None, found[2] if needs[2] else None
+
+
+def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
+    x, classes = batch.logits, batch.classes
+    c = _batch.columns(batch, settings.ignore_index)
+    tau = _batch.per_class("tau", settings.tau, classes, x.device)
+    k = _batch.wanted(settings, c.counts, c.samples)
+    if _batch.is_readable(x):
+        _batch.check_numbers(k, tau, int(c.samples))
+    p, mu = project(c.logits, k, tau, 1)
+    pull = error = c.errors(p)
+    if settings.weight is not None:
+        pull = _batch.per_class("weight", settings.weight, classes, x.device).to(p.dtype).unsqueeze(1) * error
+    value = _batch.reduced((pull * error).sum(0) / 2, c.samples, settings.reduction)
+    grad = None
+    if with_gradient:
+        if settings.reduction == "mean":
+            pull = pull / (c.samples.clamp(min=1) if isinstance(c.samples, Tensor) else max(c.samples, 1))
+        to_x = pullback(p, pull, tau, 1)[0]
+        assert to_x is not None
+        grad = to_x.reshape(classes, x.shape[0], *x.shape[2:]).transpose(0, 1)
+    return Outcome(value.to(_batch.result_dtype(x)), torch.stack((mu, k.to(mu.dtype))), c.samples, grad)
+
+
+def prepare(batch: Batch) -> Batch:
+    return batch
+
+
+def sums(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> Tensor:
+    t, p, e = _errors(batch, ignore_index, tau, mu, low)
+    ones, active = t >= 1, (t > 0) & (t < 1)
+    rows = (torch.where(active, p, 0), active, ones, torch.where(active, e, 0), e.square())
+    return torch.stack([torch.where(mu.isnan(), 0, row.sum(1, dtype=mu.dtype)) for row in rows])
+
+
+def gradient(
+    batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor, mean: Tensor, factor: Tensor
+) -> Tensor:
+    t, p, e = _errors(batch, ignore_index, tau, mu, low)
+    scale = (factor / tau).to(p.dtype).unsqueeze(1)
+    grad = torch.where((t > 0) & (t < 1), (e - mean.to(p.dtype).unsqueeze(1)) * scale, 0)
+    samples, classes, *rest = batch.logits.shape
+    return grad.reshape(classes, samples, *rest).transpose(0, 1)
+
+
+def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mu)/tau, the projection, and its errors; an ignored entry is 0 everywhere."""
+    c = _batch.columns(batch, ignore_index)
+    high = mu.to(c.logits.dtype)
+    rest = torch.where(mu.isfinite(), (mu - high.to(mu.dtype)) + low, 0).to(high.dtype)
+    t = ((c.logits - high.unsqueeze(1)) - rest.unsqueeze(1)) / tau.to(high.dtype).unsqueeze(1)
+    if c.kept is not None:  # -inf less -inf is NaN
+        t = torch.where(c.kept, t, -torch.inf)
+    p = t.clamp(0, 1)
+    return t, p, c.errors(p)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float32 or x.dtype == torch.float64 else x.float()
+
+
+def _each(name: str, value: Number, x: Tensor, dim: int) -> Tensor:
+    return torch.as_tensor(value, dtype=widest(x.device), device=x.device).expand(slices(x, dim))
+
+
+def _check(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> None:
+    """The kernel's checks, where the values can be read without waiting for a device."""
+    if x.device.type != "cpu":
+        return
+    n, k, tau = x.shape[dim], k.flatten(), tau.flatten()
+    usable = (x != -torch.inf).sum(dim).flatten()
+    nan = torch.isnan(x).any(dim).flatten()
+    wrong = {
+        "tau": ~((tau > 0) & torch.isfinite(tau)),
+        "k": ~((k >= 0) & (k <= n)) | (whole & (k != k.floor())),
+        "masked": (k > usable) & ~nan,
+    }
+    for what, bad in wrong.items():
+        if bad.any():
+            at = int(bad.nonzero()[0])
+            _checks.raise_failure((what, at, int(usable[at])), float(k[at]), float(tau[at]), n, f"dim {dim}")
+
+
+def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """Return y and mu for slices along the last dim; k and tau have the slices' shape. A bad slice is NaN."""
+    wide = widest(x.device)
+    k, tau = k.to(wide).unsqueeze(-1), tau.to(wide).unsqueeze(-1)
+    edge = torch.where(k > 0, _largest(x, k.ceil()).to(wide), torch.inf)
+    dtype, x = x.dtype, x.to(wide)
+    below = torch.where(x < edge, x, -torch.inf).amax(-1, keepdim=True)
+    flat = (k == k.floor()) & (_count(x >= edge) <= k) & (edge - below >= tau)
+
+    z = ((x - edge) / tau).clamp(-1, 1)
+    nu = _search(z, k)
+    y = torch.where(flat, (x >= edge).to(wide), (z - nu).clamp(0, 1))
+    mu = torch.where(flat, middle(torch, below, edge, tau), edge + nu * tau)
+
+    above = _count(x == torch.inf)
+    share = k / above.clamp(min=1)
+    y = torch.where(above > k, torch.where(x == torch.inf, share, 0), y)
+    mu = torch.where(above > k, torch.inf, mu)
+    good = (k >= 0) & (k <= _count(x > -torch.inf)) & (tau > 0) & torch.isfinite(tau) & ~_count(torch.isnan(x)).bool()
+    return torch.where(good, y, torch.nan).to(dtype), torch.where(good, mu, torch.nan).squeeze(-1)
+
+
+def _choose(x: Tensor, k: Tensor) -> Tensor:
+    """Exactly k ones along the last dim, ties to the lower index. A slice with a NaN is NaN."""
+    k = k.unsqueeze(-1)
+    edge = torch.where(k > 0, _largest(x, k), torch.inf)
+    above, ties = x > edge, x == edge
+    y = above | (ties & (ties.cumsum(-1) <= k - _count(above)))
+    return torch.where(_count(torch.isnan(x)) > 0, torch.nan, (y & (k > 0)).to(x.dtype))
+
+
+def _count(mask: Tensor) -> Tensor:
+    return mask.sum(-1, keepdim=True)
+
+
+def _largest(x: Tensor, k: Tensor) -> Tensor:
+    """The k-th largest entry: the bits of a float, read as a whole number, are in the order of the floats."""
+    bits, integer = (64, torch.int64) if x.dtype == torch.float64 else (32, torch.int32)
+    key = _turn_negatives((x + 0.0).contiguous().view(integer))  # + 0.0 makes -0.0 and 0.0 one number
+    k = k.to(torch.int64).clamp(1, x.shape[-1])
+    lo, hi = key.amin(-1, keepdim=True), key.amax(-1, keepdim=True)
+    for _ in range(bits):  # the largest key with at least k entries at or above it
+        middle = (lo & hi) + ((lo ^ hi) >> 1) + ((lo ^ hi) & 1)
+        enough = _count(key >= middle) >= k
+        lo, hi = torch.where(enough, middle, lo), torch.where(enough, hi, torch.maximum(middle - 1, lo))
+    return _turn_negatives(lo).view(x.dtype)
+
+
+def _turn_negatives(key: Tensor) -> Tensor:
+    return torch.where(key < 0, key ^ torch.iinfo(key.dtype).max, key)
+
+
+def _search(z: Tensor, k: Tensor) -> Tensor:
+    """Solve sum(clip(z - nu, 0, 1)) = k for nu between -1 and 0."""
+
+    def sums(nu: Tensor, low: Tensor, error: Tensor) -> tuple[Tensor, ...]:
+        t = z - nu
+        active = (t > 0) & (t < 1)
+        return torch.where(active, t, 0).sum(-1, keepdim=True), _count(active), _count(t >= 1)
+
+    lo, hi = -torch.ones_like(k), torch.zeros_like(k)
+    tolerance = 2 * torch.finfo(z.dtype).eps
+    nu: Tensor = search(torch, sums, k, 1.0, Start(lo / 2, lo, hi), tolerance, 64, look_every=4).mu
+    return nu
