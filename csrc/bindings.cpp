@@ -14,6 +14,7 @@
 
 #include "kernel.hpp"
 #include "running.hpp"
+#include "xla_ffi.hpp"
 
 namespace nb = nanobind;
 using namespace hs;
@@ -315,4 +316,11 @@ NB_MODULE(_kernel, m) {
     m.def("share_at", share_at);
     m.def("track_at", track_at);
     m.def("objective_at", objective_at);
+    m.def("xla_handlers", [] {
+        nb::dict handlers;
+        handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
+        handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
+        return handlers;
+    }, "What jax.ffi.register_ffi_target takes, by name.");
+    m.def("xla_compatible", xla::compatible, "Whether the XLA at which the handlers were registered can call them.");
 }
