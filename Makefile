@@ -24,7 +24,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz sanitize lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ test-rest: test-slow test-baseline sanitize test-boosting test-docs test-noteboo
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
+
+fuzz: $(INSTALLED)  ## new problems and nonsense for the kernel, for SECONDS=60; SEED= repeats
+	$(BIN)/python -m tests.kernel.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
 	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
