@@ -30,7 +30,9 @@ def preload() -> str:
     """The sanitizer's library must come first, and C++'s own with it, or its exceptions are not found."""
     compiler = os.environ.get("CXX", "g++")
     paths = [
-        subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            [compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
         for name in ("libasan.so", "libstdc++.so")
     ]
     missing = [path for path in paths if not os.path.isabs(path)]

@@ -16,8 +16,8 @@ from tools.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("csrc", "src", "tests", "tools", "examples", "docs", "pyproject.toml", "README.md")
-# JAX and the boosters have an environment each; the rest runs where this runs.
-ENVIRONMENTS = {"jax": ".venv-jax", "boosting": ".venv-boosting"}
+# JAX has an environment of its own; the rest runs where this runs.
+ENVIRONMENTS = {"jax": ".venv-jax"}
 
 
 def interpreter(area: str) -> str | None:

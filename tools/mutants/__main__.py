@@ -13,12 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from tools.mutants import boosting, jax, kernel, torch
-from tools.mutants.mutant import Mutant
+from tools.mutants.mutant import MUTANTS, Mutant
 from tools.mutants.page import summary, write_page
 from tools.scratch import ENVIRONMENTS, ROOT, Scratch, interpreter
 
-MUTANTS: list[Mutant] = [*kernel.MUTANTS, *torch.MUTANTS, *jax.MUTANTS, *boosting.MUTANTS]
 RESULTS = ROOT / "build/mutants.json"
 SHARE = 0.95
 
@@ -34,8 +32,8 @@ def stamp(mutant: Mutant) -> str:
 
 def check_list(mutants: list[Mutant]) -> None:
     names = [m.name for m in mutants]
-    problems = [text for m in mutants if (text := m.check(ROOT))]
-    problems += [f"twice in the list: {m.file}: {m.old!r}" for m in mutants if names.count(m.name) > 1]
+    problems = [text for m in mutants if (text := m.wrong(ROOT))]
+    problems += [f"twice in the list: {m}" for m in mutants if names.count(m.name) > 1]
     if problems:
         sys.exit("\n".join(["stale:", *problems]))
 
@@ -53,14 +51,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the faults")
     parser.add_argument("--check", action="store_true", help="only check that every fault still fits the sources")
-    parser.add_argument("--only", action="append", default=[], help="an area, a part of a file's name, or a fault's name")
+    parser.add_argument(
+        "--only", action="append", default=[], help="an area, a part of a file's name, or a fault's name"
+    )
     parser.add_argument("--again", action="store_true", help="forget earlier results")
     parser.add_argument("--seconds", type=float, default=400, help="for one fault; longer counts as noticed")
     parser.add_argument("--page", type=Path, help="write the figures into this page")
     given = parser.parse_args()
     mutants = chosen(given.only)
     if given.list:
-        print(*(f"{m.name}  {m.area:8}  {m.file}: {m.old}  ->  {m.new}" for m in mutants), sep="\n")
+        print(*(f"{m.name}  {m.area:8}  {m}" for m in mutants), sep="\n")
         return
     check_list(mutants)
     if given.check:
@@ -90,7 +90,7 @@ def run(mutants: list[Mutant], results: dict[str, dict[str, str]], seconds: floa
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
         took = time.monotonic() - begin
-        print(f"{outcome:9} {took:4.0f} s  {mutant.file}: {mutant.old}  ->  {mutant.new}  | {text[:100]}", flush=True)
+        print(f"{outcome:9} {took:4.0f} s  {mutant}  | {text[:100]}", flush=True)
 
 
 def verdict(mutants: list[Mutant], results: dict[str, dict[str, str]]) -> str | None:
@@ -100,7 +100,7 @@ def verdict(mutants: list[Mutant], results: dict[str, dict[str, str]]) -> str | 
         return f"these could not be tried: {', '.join(broken)}"
     unknown = [m for m, o in zip(mutants, outcomes, strict=True) if o == "survived" and not m.survives]
     for m in unknown:
-        print(f"survived without a reason: {m.name} {m.file}: {m.old}  ->  {m.new}")
+        print(f"survived without a reason: {m.name} {m}")
     share = outcomes.count("caught") / max(len(outcomes), 1)
     return f"at least {SHARE:.0%} must be caught, got {share:.1%}" if share < SHARE or unknown else None
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.mutants.mutant import Mutant
+from tools.mutants.mutant import AREAS, Mutant
 
 Results = dict[str, dict[str, str]]
-AREAS = {"kernel": "kernel (C++)", "torch": "PyTorch", "jax": "JAX", "boosting": "boosting and NumPy"}
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 
 
