@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypersimplex import _kernel
 
 WAYS = ("openmp", "pool")
+ENOUGH = 10  # failures tell no more after so many
 
 
 def take_threads(way: str) -> None:
@@ -72,7 +73,7 @@ def run(problems: Iterable, deadline: float) -> tuple[int, list[str]]:
 
     number, bad, threaded = 0, [], []
     for problem in problems:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or len(bad) >= ENOUGH:
             break
         number += 1
         try:
