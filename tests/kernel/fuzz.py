@@ -1,6 +1,6 @@
 """New problems and new nonsense for the kernel, for as long as asked: `make fuzz SECONDS=60`, again with SEED=.
 
-In turn, on every instruction set and kind of threads: problems near the kernel's boundaries against the exact answer
+In turn, on every instruction set: problems near the kernel's boundaries against the exact answer
 (sweep.py), and arguments that make no sense (fuzz_kernel.py).
 """
 
@@ -14,15 +14,7 @@ import subprocess
 import sys
 import time
 
-from hypersimplex import _kernel
-from tests.kernel.sweep import WAYS
-
 ROUND = 20.0
-
-
-def ways() -> tuple[str, ...]:
-    """OpenMP's threads where this process can have them, and the kernel's own."""
-    return WAYS if hasattr(_kernel, "use_openmp") else ("pool",)
 
 
 def variants() -> list[str]:
@@ -42,14 +34,14 @@ def main() -> int:
     given = parser.parse_args()
     print(f"seed {given.seed}: repeat with make fuzz SECONDS={given.seconds:g} SEED={given.seed}", flush=True)
     rng, end = random.Random(given.seed), time.monotonic() + given.seconds
-    for variant, way in itertools.cycle(itertools.product(variants(), ways())):
+    for variant in itertools.cycle(variants()):
         left = end - time.monotonic()
         if left <= 0:
             return 0
         seed, seconds = str(rng.randrange(10**9)), f"{min(ROUND, left):.1f}"
         environment = {**os.environ, "HYPERSIMPLEX_SIMD": variant}
         for module, *arguments in (
-            ["sweep", "--way", way, "--seed", seed, "--seconds", seconds],
+            ["sweep", "--seed", seed, "--seconds", seconds],
             ["fuzz_kernel", seed],
         ):
             command = [sys.executable, "-X", "faulthandler", "-m", f"tests.kernel.{module}", *arguments]

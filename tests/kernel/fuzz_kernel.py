@@ -145,7 +145,10 @@ def call_plain(rng):
     return "accepted"
 
 
-ARRAYS, PLAIN = {"project", "binary"}, {"variant", "constants", "use_openmp", "lies_evenly"}
+ARRAYS, PLAIN = (
+    {"project", "binary"},
+    {"variant", "constants", "use_openmp", "lies_evenly", "xla_compatible", "xla_handlers"},
+)
 ENTRIES = ARRAYS | PLAIN | set(fuzz_addresses.CALLS)
 
 

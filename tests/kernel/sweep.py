@@ -1,8 +1,8 @@
 """Problems at the kernel's boundaries, in a process of its own: `python -m tests.kernel.sweep --help`.
 
-HYPERSIMPLEX_SIMD chooses the variant, --way the threads: those of OpenMP, as torch has them, or the kernel's own pool.
-Every problem is solved on 1, 2 and 3 threads; then those large enough for threads again, from several Python threads
-at once and in a forked child. The last line counts the problems; each that failed has a line above it.
+HYPERSIMPLEX_SIMD chooses the instruction set. Every problem is solved on 1, 2 and 3 threads; then those large enough
+for threads again, from several Python threads at once and in a forked child. The last line counts the problems; each
+that failed has a line above it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,15 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from hypersimplex import _kernel
+import torch
 
-WAYS = ("openmp", "pool")
+from hypersimplex import _kernel
+from tests.kernel import checks, shapes
+
 ENOUGH = 10  # failures tell no more after so many
 
 
-def take_threads(way: str) -> None:
-    """Before torch's front end is imported, which asks for OpenMP."""
-    if way == "pool":
-        _kernel.use_openmp = lambda: False  # type: ignore[assignment]
-
-
 def solve_again(problem, first, threads: int | None = None) -> str | None:
-    import torch
-
-    from tests.kernel import checks
-
     if threads:
         torch.set_num_threads(threads)  # a setting of each Python thread
     given = checks.numbers(problem)
@@ -53,8 +45,6 @@ def at_once(solved) -> list[str]:
 
 def after_fork(solved) -> list[str]:
     """In a child, where no thread of this process lives on. Torch's own operations hang there if they use threads."""
-    import torch
-
     sys.stdout.flush()
     torch.set_num_threads(1)
     child = os.fork()
@@ -64,14 +54,12 @@ def after_fork(solved) -> list[str]:
     signal.alarm(120)  # a child that hangs is ended
     torch.get_num_threads = lambda: 3
     bad = [line for problem, first in solved if (line := solve_again(problem, first))]
-    print(*(f"after fork: {line}" for line in bad), sep="\n", end="", flush=True)
+    print(*(f"after fork: {line}" for line in bad), sep="\n", flush=True)
     os._exit(1 if bad else 0)
 
 
 def run(problems: Iterable, deadline: float) -> tuple[int, list[str]]:
-    from tests.kernel import checks
-
-    number, bad, threaded = 0, [], []
+    number, bad, threaded, latest = 0, [], [], []
     for problem in problems:
         if time.monotonic() > deadline or len(bad) >= ENOUGH:
             break
@@ -85,24 +73,21 @@ def run(problems: Iterable, deadline: float) -> tuple[int, list[str]]:
             threaded.append((problem, first))
         if len(threaded) == 8:
             bad += at_once(threaded)
-            threaded = [] if time.monotonic() < deadline else threaded
+            threaded, latest = [], threaded
     bad += at_once(threaded)
-    if hasattr(os, "fork") and threaded:
-        bad += after_fork(threaded)
+    latest = (latest + threaded)[-8:]
+    if hasattr(os, "fork") and latest:
+        bad += after_fork(latest)
     return number, bad
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--way", choices=WAYS, default="openmp")
     parser.add_argument("--every", type=int, default=1, help="of the fixed problems, take one in so many")
     parser.add_argument("--seed", type=int, help="draw problems anew instead, for --seconds")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--only", help="one problem, as a failure prints it")
     given = parser.parse_args()
-    take_threads(given.way)
-    from tests.kernel import checks, shapes  # noqa: F401  (torch takes seconds to import: before the clock starts)
-
     if given.only:
         problems: Iterable = [shapes.parse(given.only)]
     elif given.seed is not None:
@@ -111,7 +96,7 @@ def main() -> int:
     else:
         problems = itertools.islice(shapes.boundary_problems(), 0, None, given.every)
     number, bad = run(problems, time.monotonic() + given.seconds)
-    print(*bad, f"{number} problems, {len(bad)} failed: {_kernel.variant()}, {given.way}", sep="\n")
+    print(*bad, f"{number} problems, {len(bad)} failed: {_kernel.variant()}", sep="\n")
     return 1 if bad or not number else 0
 
 
