@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,12 +59,14 @@ class Scratch:
         return self.pythons[area]
 
     def test(self, area: str, tests: str, seconds: float) -> tuple[str, str]:
-        """passed, failed or time; and the test that failed."""
-        command = [str(self.python(area)), "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+        """passed, failed or time; and the test that failed. `tests` are arguments of pytest, or -m and a module's."""
+        self.build()
+        pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+        command = [str(self.python(area)), *([] if tests.startswith("-m ") else pytest), *tests.split()]
         log = self.folder / "log.txt"
         with log.open("w") as out:
             process = subprocess.Popen(
-                [*command, *tests.split()], cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
                 env={**os.environ, "CI": "1"},
             )  # fmt: skip
             try:
@@ -85,17 +86,11 @@ class Scratch:
         before = path.read_text()
         try:
             path.write_text(mutant.applied(before))
-            if mutant.file.startswith("csrc"):
-                self.build()
             return self.test(mutant.area, mutant.tests, seconds)
         except module.CompileError as error:
             return "does not compile", str(error)[-300:]
         finally:
-            path.write_text(before)
-            time.sleep(0.01)  # so that the next build sees a younger file
-            path.touch()
-            if mutant.file.startswith("csrc"):
-                self.build()
+            path.write_text(before)  # the next build sees a younger file
 
 
 def _synchronise(source: Path, target: Path) -> None:

@@ -1,7 +1,7 @@
 """New problems and new nonsense for the kernel, for as long as asked: `make fuzz SECONDS=60`, again with SEED=.
 
 In turn, on every instruction set: problems near the kernel's boundaries against the exact answer
-(sweep.py), and arguments that make no sense (fuzz_kernel.py).
+(sweep.py), and arguments that make no sense (fuzz_kernel.py, fuzz_tensors.py).
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def main() -> int:
         for module, *arguments in (
             ["sweep", "--seed", seed, "--seconds", seconds],
             ["fuzz_kernel", seed],
+            ["fuzz_tensors", seed],
         ):
             command = [sys.executable, "-X", "faulthandler", "-m", f"tests.kernel.{module}", *arguments]
             if subprocess.run(command, env=environment).returncode:

@@ -22,8 +22,6 @@ import torch
 from hypersimplex import _kernel
 from tests.kernel import checks, shapes
 
-ENOUGH = 10  # failures tell no more after so many
-
 
 def solve_again(problem, first, threads: int | None = None) -> str | None:
     if threads:
@@ -58,10 +56,10 @@ def after_fork(solved) -> list[str]:
     os._exit(1 if bad else 0)
 
 
-def run(problems: Iterable, deadline: float) -> tuple[int, list[str]]:
+def run(problems: Iterable, deadline: float, most: int) -> tuple[int, list[str]]:
     number, bad, threaded, latest = 0, [], [], []
     for problem in problems:
-        if time.monotonic() > deadline or len(bad) >= ENOUGH:
+        if time.monotonic() > deadline or len(bad) >= most:
             break
         number += 1
         try:
@@ -86,6 +84,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="of the fixed problems, take one in so many")
     parser.add_argument("--seed", type=int, help="draw problems anew instead, for --seconds")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--most", type=int, default=10, help="stop after so many failures")
     parser.add_argument("--only", help="one problem, as a failure prints it")
     given = parser.parse_args()
     if given.only:
@@ -95,7 +94,7 @@ def main() -> int:
         problems = (shapes.drawn_problem(rng) for _ in itertools.count())
     else:
         problems = itertools.islice(shapes.boundary_problems(), 0, None, given.every)
-    number, bad = run(problems, time.monotonic() + given.seconds)
+    number, bad = run(problems, time.monotonic() + given.seconds, given.most)
     print(*bad, f"{number} problems, {len(bad)} failed: {_kernel.variant()}", sep="\n")
     return 1 if bad or not number else 0
 
