@@ -18,6 +18,7 @@ class Outcome(NamedTuple):
     mu_and_k: Tensor  # of each class its threshold, and how many of the batch were projected to be positive: two rows
     samples: Tensor | int  # that were not ignored
     gradient: Tensor | None = None  # of the loss to the logits of the batch, if asked for
+    multilabel: Tensor | bool | None = None  # with a group: whether some rank's targets are
 
 
 class Settings(NamedTuple):
