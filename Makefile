@@ -136,7 +136,7 @@ sanitize-python: $(INSTALLED)  ## the Python tests over a module built with Addr
 
 # The faults of the JAX front end are tried where `make test-jax` has made .venv-jax.
 mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
-	$(BIN)/python -m tools.mutants --page docs/testing.md $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 
 build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)

@@ -10,7 +10,10 @@ import argparse
 import hashlib
 import json
 import sys
+import threading
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.mutants.mutant import MUTANTS, Mutant
@@ -38,13 +41,22 @@ def check_list(mutants: list[Mutant]) -> None:
         sys.exit("\n".join(["stale:", *problems]))
 
 
-def check_sound(scratch: Scratch, mutants: list[Mutant], seconds: float) -> None:
-    """Without a fault every one of the tests must pass."""
-    for area, tests in sorted({(m.area, m.tests) for m in mutants}):
-        found, text = scratch.test(area, tests, 2 * seconds)
-        print(f"without a fault: {area}: {tests}: {found}", flush=True)
-        if found != "passed":
-            sys.exit(f"the tests must pass without a fault: {tests}: {found}: {text}")
+class Sound:
+    """Without a fault every one of the tests must pass: tried once, before the first fault that they should notice."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.lock = threading.Lock()
+        self.found: dict[tuple[str, str], str] = {}
+
+    def check(self, scratch: Scratch, mutant: Mutant) -> None:
+        key = mutant.area, mutant.tests
+        with self.lock:
+            if key not in self.found:
+                self.found[key], text = scratch.test(*key, 2 * self.seconds)
+                print(f"without a fault: {mutant.tests}: {self.found[key]} {text}", flush=True)
+        if self.found[key] != "passed":
+            raise SystemExit(f"the tests must pass without a fault: {mutant.tests}: {self.found[key]}")
 
 
 def main() -> None:
@@ -56,6 +68,7 @@ def main() -> None:
     )
     parser.add_argument("--again", action="store_true", help="forget earlier results")
     parser.add_argument("--seconds", type=float, default=400, help="for one fault; longer counts as noticed")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at a time, each in a copy of its own")
     parser.add_argument("--page", type=Path, help="write the figures into this page")
     given = parser.parse_args()
     mutants = chosen(given.only)
@@ -72,24 +85,40 @@ def main() -> None:
     results = {} if given.again or not RESULTS.exists() else json.loads(RESULTS.read_text())
     left = [m for m in mutants if m.area not in missing and results.get(m.name, {}).get("stamp") != stamp(m)]
     if left:
-        run(left, results, given.seconds)
+        run(left, results, given.seconds, given.jobs)
     print(summary(mutants, results))
     if given.page:
         write_page(given.page, MUTANTS, results)
     sys.exit(verdict([m for m in mutants if m.area not in missing], results))
 
 
-def run(mutants: list[Mutant], results: dict[str, dict[str, str]], seconds: float) -> None:
-    scratch = Scratch(ROOT / "build/mutants")
-    check_sound(scratch, mutants, seconds)
-    for mutant in mutants:
-        begin = time.monotonic()
-        found, text = scratch.try_mutant(mutant, seconds)
-        outcome = {"passed": "survived", "failed": "caught", "time": "caught"}.get(found, found)
+def run(mutants: list[Mutant], results: dict[str, dict[str, str]], seconds: float, jobs: int) -> None:
+    left, lock, sound = deque(mutants), threading.Lock(), Sound(seconds)
+
+    def work(scratch: Scratch) -> None:
+        while left:
+            with lock:
+                mutant = left.popleft() if left else None
+            if mutant:
+                sound.check(scratch, mutant)
+                try_one(mutant, scratch, results, seconds, lock)
+
+    scratches = [Scratch(ROOT / f"build/mutants/{job}") for job in range(jobs)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in [pool.submit(work, scratch) for scratch in scratches]:
+            done.result()
+
+
+def try_one(
+    mutant: Mutant, scratch: Scratch, results: dict[str, dict[str, str]], seconds: float, lock: threading.Lock
+) -> None:
+    begin = time.monotonic()
+    found, text = scratch.try_mutant(mutant, seconds)
+    outcome = {"passed": "survived", "failed": "caught", "time": "caught"}.get(found, found)
+    took = time.monotonic() - begin
+    with lock:
         results[mutant.name] = {"outcome": outcome, "by": text or found, "stamp": stamp(mutant)}
-        RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(results, indent=1))
-        took = time.monotonic() - begin
         print(f"{outcome:9} {took:4.0f} s  {mutant}  | {text[:100]}", flush=True)
 
 
