@@ -26,7 +26,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: soak docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: soak docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,7 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make test-baseline  the operator's properties on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
+	@echo "  make sanitize-python  the Python tests over a module built with AddressSanitizer"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers"
 	@echo "  make test-docs   the documentation's site, its links and all of its code"
 	@echo "  make test-notebooks  the notebooks, from the first cell to the last"
@@ -71,10 +72,13 @@ test: lint pytest  ## lint, types and the default tests
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize sanitize-python test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
+
+fuzz: $(INSTALLED)  ## new problems and nonsense for the kernel, for SECONDS=60; SEED= repeats
+	$(BIN)/python -m tests.kernel.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
 	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
@@ -127,6 +131,13 @@ test-notebooks: $(EVERYTHING)  ## run the notebooks of the documentation
 sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
 	$(SANITIZED)_plain
+
+sanitize-python: $(INSTALLED)  ## the Python tests over a module built with AddressSanitizer
+	$(BIN)/python -m tools.sanitized
+
+# The faults of the JAX front end are tried where `make test-jax` has made .venv-jax.
+mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
+	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 
 build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)

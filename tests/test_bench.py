@@ -11,6 +11,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from benchmarks import timing
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import edges, parts, peers, plain, report, results, worker
 from benchmarks.peers.steps import array, steps
@@ -90,14 +91,30 @@ def test_files_figure_and_page_are_written(tmp_path, monkeypatch):
         exact = {row["peer"]: float(row["distance"]) for row in csv.DictReader(file)}
     assert exact.keys() == set(OWN)
     assert max(exact.values()) < 1e-6
-    times = results.read(tmp_path / "out", "times")
-    assert {row["peer"]: row["both_over_ours"] for row in times}["hypersimplex"] == "1"
+    check_ratios(results.read(tmp_path / "out", "times"))
     assert "<svg" in (tmp_path / "out/growth.svg").read_text()
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| bisection in torch |" in text
+
+
+def check_ratios(rows):
+    """A ratio belongs to its own row and base: bisection takes many times what the others take."""
+    times = {row["peer"]: float(row["both_us"]) for row in rows}
+    for row in rows:
+        for base, name in (("ours", "hypersimplex"), ("softmax", "torch.softmax")):
+            assert 1 / 4 < float(row[f"both_over_{base}"]) * times[name] / times[row["peer"]] < 4
+    slow = next(row for row in rows if row["peer"] == "bisection in torch")
+    assert float(slow["both_over_ours"]) > 3
+
+
+def test_a_ratio_is_the_median_over_the_rounds():
+    times = {"a": [2.0, 4.0, 9.0], "b": [1.0, 4.0, 3.0], "seldom": [30.0]}
+    assert timing.ratio(times, "a", "b") == 2
+    assert timing.ratio(times, "b", "a") == 0.5
+    assert timing.ratio(times, "seldom", "b") == 10
 
 
 def test_one_peer_alone_takes_turns_with_ours_and_softmax(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
-"""Throw anything at the compiled module: `python -m tests.kernel.fuzz_kernel SEED`. Only a crash stops it.
+"""Throw anything at every function of the compiled module: `python -m tests.kernel.fuzz_kernel SEED`.
 
-A call that is accepted must have been a sound one, so its result is checked.
+Only a crash stops it. A call that is accepted must have been a sound one, so its result is checked.
 """
 
 import random
@@ -10,7 +10,9 @@ from collections import Counter
 import numpy as np
 
 from hypersimplex import _kernel, reference
+from tests.kernel import fuzz_addresses
 
+ERRORS = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError)
 SHAPES = [(), (0,), (1,), (5,), (64,), (3, 5), (5, 3), (0, 5), (5, 0), (2, 3, 4), (2, 2, 2, 2), (1, 1, 7)]
 STRANGE = ["f2", "i4", "i8", "u1", "?", "c8", "c16", ">f4", ">f8", "O", "U3", "M8[s]"]
 JUNK = [None, "text", b"bytes", 1, 2.5, [1.0, 2.0], {}, object(), np.float32(1), np.float64, slice(None), ...]
@@ -92,7 +94,7 @@ def call(name, args):
         args = {key: args[key] for key in ("x", "k", "y", "ks", "axis", "threads")}
     try:
         failed = getattr(_kernel, name)(**args)
-    except (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError) as error:
+    except ERRORS as error:
         return type(error).__name__
     if failed is not None:
         assert isinstance(failed, tuple), failed
@@ -116,12 +118,48 @@ def call(name, args):
     return "accepted"
 
 
+def call_arrays(rng):
+    return call(rng.choice(["project", "binary"]), arguments(rng))
+
+
+def call_address(rng):
+    name, memory = rng.choice(sorted(fuzz_addresses.CALLS)), fuzz_addresses.Memory(rng.getrandbits(32))
+    given = fuzz_addresses.CALLS[name](rng, memory)
+    spoiled = rng.random() < 0.3
+    try:
+        failed = getattr(_kernel, name)(*(fuzz_addresses.spoil(rng, given) if spoiled else given))
+    except ERRORS as error:
+        return type(error).__name__
+    memory.check()
+    return "refused" if isinstance(failed, tuple) and isinstance(failed[0], str) else "accepted"
+
+
+def call_plain(rng):
+    """Functions of few arguments: any number of anything."""
+    try:
+        getattr(_kernel, rng.choice(sorted(PLAIN)))(
+            *(rng.choice([*JUNK, [3, 4], [4, 1], 0, -1]) for _ in range(rng.randrange(4)))
+        )
+    except ERRORS as error:
+        return type(error).__name__
+    return "accepted"
+
+
+ARRAYS, PLAIN = (
+    {"project", "binary"},
+    {"variant", "constants", "use_openmp", "lies_evenly", "xla_compatible", "xla_handlers"},
+)
+ENTRIES = ARRAYS | PLAIN | set(fuzz_addresses.CALLS)
+
+
 def main(seed, calls=4000):
+    public = {name for name in dir(_kernel) if not name.startswith("_")}
+    assert public == ENTRIES, f"not reached, or not there: {public ^ ENTRIES}"
     rng = random.Random(seed)
     outcomes = Counter()
     with np.errstate(all="ignore"):
         for _ in range(calls):
-            outcomes[call(rng.choice(["project", "binary"]), arguments(rng))] += 1
+            outcomes[rng.choice([call_arrays, call_arrays, call_address, call_plain])(rng)] += 1
     print(*(f"{name}:{count}" for name, count in sorted(outcomes.items())))
 
 
