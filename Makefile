@@ -135,7 +135,7 @@ sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under Addre
 sanitize-python: $(INSTALLED)  ## the Python tests over a module built with AddressSanitizer
 	$(BIN)/python -m tools.sanitized
 
-# The faults of the JAX front end are tried where `make test-jax` has made .venv-jax.
+# The faults of the JAX front end are tried where .venv-all has been made.
 mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
 	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 

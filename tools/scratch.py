@@ -16,7 +16,7 @@ from tools.mutants.mutant import Mutant
 ROOT = Path(__file__).parents[1]
 COPIED = ("csrc", "src", "tests", "tools", "examples", "docs", "pyproject.toml", "README.md")
 # JAX has an environment of its own; the rest runs where this runs.
-ENVIRONMENTS = {"jax": ".venv-jax"}
+ENVIRONMENTS = {"jax": ".venv-all"}
 
 
 def interpreter(area: str) -> str | None:
