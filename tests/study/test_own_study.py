@@ -1,7 +1,5 @@
 """A study on one's own data, as a new user would begin it."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -95,8 +93,8 @@ def test_wine_at_the_defaults_is_as_good_as_logistic_regression(wine, tmp_path):
     assert "every training takes at least 200 steps" in output
     said = "logistic regression on the same standardized inputs: 9"
     assert said in " ".join(output.split())
-    rows = json.loads(call("study", "compare", "--store", store, "--json"))["rows"]
-    assert {r["loss"]: r["mean"] > 0.95 for r in rows} == {"cross-entropy": True, "hypersimplex": True}
+    # At the end of training: fifteen validation samples choose an early epoch among equals.
+    assert min(r.accuracies()[-1][1] for r in runs(store)) > 0.95
 
 
 def test_too_little_training_is_said(wine, tmp_path):

@@ -13,7 +13,7 @@ from hypersimplex.study.status import tables
 from hypersimplex.study.store import Run
 from tests.study.conftest import epoch
 
-WIDTHS = [60, 71, 72, 80, 100, 120]
+WIDTHS = [60, 70, 79, 80, 100, 120]
 LONG = RunConfig(dataset="a/rather/long/path/to/some/table.parquet", loss="hypersimplex-half-argmax", batch_size=65536)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Control characters but for tab and newline, marks that reverse the direction of text, and halves of characters.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-NARROW = 72
+NARROW = 80
 
 
 def visible(text: str) -> str:
@@ -155,9 +155,8 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
     sized, both = any(c.batch_size for c in cells), width >= NARROW
-    for name in (*["batch"] * sized, "loss", "setting", shown, "difference", *["p"] * both, "p Holm"):
-        left, narrow = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
-        table.add_column(name, justify="left" if left else "right", no_wrap=narrow, overflow="fold")
+    gain = "difference" if both else "diff."
+    _add_columns(table, [*["batch"] * sized, "loss", "setting", shown, gain, *["p"] * both, "p Holm"], not both)
     previous = cells[0].batch_size
     for c in cells:
         if previous != c.batch_size:
@@ -176,8 +175,17 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
             *["" if against is None else p_text(against.p)] * both,
             "" if against is None else p_text(c.holm_p),
         )
-    _keep_numbers_whole(table, sized, min(13 if both else 10, max(len(c.loss) for c in cells)))
+    _keep_numbers_whole(table, sized, min(13 if both else 8, max(len(c.loss) for c in cells)))
     return table
+
+
+def _add_columns(table: Table, names: Sequence[str], narrow: bool) -> None:
+    for name in names:
+        left, whole = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
+        # Where it is narrow only names give way: rich would take width from the numbers too.
+        heading = name.replace(" ", "\n") if narrow and not left and not whole else name
+        whole = whole or (narrow and not left)
+        table.add_column(heading, justify="left" if left else "right", no_wrap=whole, overflow="fold")
 
 
 def _keep_numbers_whole(table: Table, first: int, name: int) -> None:
