@@ -187,7 +187,7 @@ class HyperSimplexLoss(nn.Module):
 
     def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
-        buffers, classes = self._buffers, outcome.mu_and_k.shape[1]
+        buffers, classes = self._buffers, outcome.classes
         threshold = buffers["threshold"]
         if threshold is None:
             dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32
