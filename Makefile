@@ -6,6 +6,8 @@ CONSTRAINTS ?= requirements/constraints.txt
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+ALL := .venv-all/bin
+EVERYTHING := .venv-all/.installed
 KERNEL := $(wildcard csrc/*.cpp csrc/*.hpp)
 SANITIZED := build/sanitize/kernel_test
 SANITIZE := -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc \
@@ -24,7 +26,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow sanitize lint format bench clean test-boosting test-jax test-triton
+.PHONY: soak docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,19 +61,24 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make test-baseline  the operator's properties on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
-	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers, in an environment of their own"
-	@echo "  make test-docs   the documentation's site, its links and all of its code, in an environment of its own"
-	@echo "  make test-notebooks  the notebooks, from the first cell to the last, in the environment of the documentation"
-	@echo "  make test-jax    the JAX front end, in an environment of its own"
-	@echo "  make test-ray    the study on a Ray cluster of two workers, in an environment of its own"
-	@echo "  make test-triton the CUDA kernels under Triton's interpreter, in an environment of its own"
+	@echo "  make sanitize-python  the Python tests over a module built with AddressSanitizer"
+	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers"
+	@echo "  make test-docs   the documentation's site, its links and all of its code"
+	@echo "  make test-notebooks  the notebooks, from the first cell to the last"
+	@echo "  make test-jax    the JAX front end"
+	@echo "  make test-ray    the study on a Ray cluster of two workers"
+	@echo "  make test-triton the CUDA kernels under Triton's interpreter"
+	@echo "What needs JAX, Ray, Triton, LightGBM or XGBoost runs in .venv-all, which is made when it is first needed."
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize sanitize-python test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
+
+fuzz: $(INSTALLED)  ## new problems and nonsense for the kernel, for SECONDS=60; SEED= repeats
+	$(BIN)/python -m tests.kernel.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
 	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
@@ -79,53 +86,58 @@ test-baseline: $(INSTALLED)  ## the operator's properties on a processor without
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 	$(BIN)/pytest -n $(JOBS) tests/study
 
-test-ray: .venv-ray/.installed  ## the study on a real Ray cluster of two workers
-	.venv-ray/bin/pytest -m slow tests/study/test_ray.py
+KILLS ?= 50
+soak: $(EVERYTHING)  ## KILLS=50 random kills of studies, which must end in the numbers of undisturbed ones
+	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs tests/study/test_soak.py
 
-# JAX, Ray and Triton have an environment each: nobody who works on the rest has to install them.
-.venv-%/.installed: pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/%.txt $(KERNEL)
-	@echo "Installing hypersimplex into .venv-$*; the first time takes a few minutes."
-	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/$*.txt -e '.[dev]'
-	@touch $@
+test-ray: $(EVERYTHING)  ## the study on a real Ray cluster of two workers
+	$(ALL)/pytest -m slow tests/study/test_ray.py
 
+# One more environment for all that the default suite leaves out: nobody who works on the rest has to install it.
 # XGBoost by itself: on Linux its wheel asks for CUDA's communication library, which nothing here uses.
-.venv-boosting/.installed: pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/boosting.txt $(KERNEL)
-	@echo "Installing hypersimplex into .venv-boosting; the first time takes a few minutes."
-	test -x .venv-boosting/bin/python || $(PYTHON) -m venv .venv-boosting
-	.venv-boosting/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
-		-r requirements/boosting.txt -e '.[dev]'
-	.venv-boosting/bin/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
+$(EVERYTHING): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/everything.txt $(KERNEL)
+	@echo "Installing hypersimplex with every framework into .venv-all; the first time takes some minutes and 3 GB."
+	test -x $(ALL)/python || $(PYTHON) -m venv .venv-all
+	$(ALL)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/everything.txt -e '.[dev]'
+	$(ALL)/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
 	@touch $@
 
-test-boosting: .venv-boosting/.installed  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
-	.venv-boosting/bin/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
-	.venv-boosting/bin/pytest tests/boosting tests/sklearn tests/docs/test_python_blocks.py
+test-boosting: $(EVERYTHING)  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
+	$(ALL)/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
+	$(ALL)/pytest tests/boosting tests/sklearn
 
-# The shared suite runs over JAX too, but for what is about the compiled kernel's ways of walking over memory, of which
-# every size would be compiled anew.
-test-jax: .venv-jax/.installed  ## the JAX front end: types, its own suite and the shared one
-	.venv-jax/bin/mypy src/hypersimplex/jax/*.py
-	.venv-jax/bin/pytest -n $(JOBS) tests/jax tests/docs/test_python_blocks.py
-	.venv-jax/bin/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" tests/operator/test_edges.py \
+# The shared suite runs over JAX's own search too, but for what is about the compiled kernel's ways of walking over
+# memory, of which every size would be compiled anew.
+test-jax: $(EVERYTHING)  ## the JAX front end: types, its own suite and the shared one
+	$(ALL)/mypy src/hypersimplex/jax/*.py
+	$(ALL)/pytest -n $(JOBS) tests/jax
+	HYPERSIMPLEX_JAX_KERNEL=0 $(ALL)/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" \
+		tests/operator/test_edges.py \
 		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py
 
-test-triton: .venv-triton/.installed  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
-	.venv-triton/bin/pytest -n $(JOBS) tests/triton
+test-triton: $(EVERYTHING)  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
+	$(ALL)/pytest -n $(JOBS) tests/triton
 
-docs: .venv-docs/.installed  ## the documentation as a site in build/site, warnings as errors
-	.venv-docs/bin/mkdocs build
+docs: $(EVERYTHING)  ## the documentation as a site in build/site, warnings as errors
+	$(ALL)/mkdocs build
 	@echo "Open build/site/index.html in a browser."
 
 test-docs: docs  ## the site, its links, and every block of code in it
-	.venv-docs/bin/pytest tests/docs
+	$(ALL)/pytest tests/docs
 
-test-notebooks: .venv-docs/.installed  ## run the notebooks of the documentation
-	.venv-docs/bin/python docs/_tools/notebooks.py
+test-notebooks: $(EVERYTHING)  ## run the notebooks of the documentation
+	$(ALL)/python docs/_tools/notebooks.py
 
 sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
 	$(SANITIZED)
 	$(SANITIZED)_plain
+
+sanitize-python: $(INSTALLED)  ## the Python tests over a module built with AddressSanitizer
+	$(BIN)/python -m tools.sanitized
+
+# The faults of the JAX front end are tried where .venv-all has been made.
+mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
+	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 
 build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)

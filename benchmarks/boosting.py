@@ -13,7 +13,7 @@ import tracemalloc
 import lightgbm as lgb
 import numpy as np
 
-from hypersimplex.bench import timing
+from benchmarks import timing
 from hypersimplex.boosting import HyperSimplexObjective
 
 OURS, LOGISTIC, SORTED, BUILT_IN = "HyperSimplexObjective", "NumPy logistic", "numpy.sort", "LightGBM binary"

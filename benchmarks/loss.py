@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from hypersimplex.bench import timing
+from benchmarks import timing
 from hypersimplex.study.models import paper
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
 

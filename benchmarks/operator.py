@@ -16,9 +16,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hypersimplex.bench import timing
-from hypersimplex.bench.cases import CASES, LARGE, Case, problem, size
-from hypersimplex.bench.memory import peak_bytes
+from benchmarks import timing
+from benchmarks.cases import CASES, LARGE, Case, problem, size
+from benchmarks.memory import peak_bytes
 from hypersimplex.torch import soft_binary_argmax
 
 Function = Callable[[Tensor], Tensor]

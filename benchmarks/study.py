@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from hypersimplex.bench import timing
+from benchmarks import timing
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import Data
 from hypersimplex.study.train import Runtime, Training

@@ -13,6 +13,7 @@
 #include "kernel.hpp"
 #include "running.hpp"
 #include "views.hpp"
+#include "xla_ffi.hpp"
 
 using namespace hs;
 using namespace nb::literals;
@@ -233,6 +234,13 @@ NB_MODULE(_kernel, m) {
         for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
         return all;
     }, "The sizes at which the kernel changes its way of working.");
+    m.def("xla_handlers", [] {
+        nb::typed<nb::dict, nb::str, nb::object> handlers;
+        handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
+        handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
+        return handlers;
+    }, "What jax.ffi.register_ffi_target takes, by name.");
+    m.def("xla_compatible", xla::compatible, "Whether the XLA at which the handlers were registered can call them.");
     m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
         return lay_out(shape, strides, axis).has_value();
     }, "shape"_a, "strides"_a, "axis"_a, "Whether the other functions take an array that lies so.");

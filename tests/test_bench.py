@@ -1,22 +1,31 @@
 """The comparison with peers, as far as it is our own: what it says of the peers needs them installed."""
 
 import csv
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
+from benchmarks import timing
+from benchmarks.peers import __main__ as command
+from benchmarks.peers import edges, parts, peers, plain, report, results, worker
+from benchmarks.peers.steps import array, steps
 from hypersimplex import reference
-from hypersimplex.bench import edges, parts, peers, plain, report, results, worker
-from hypersimplex.bench.steps import array, steps
-from hypersimplex.cli import app
 
 OWN = ["hypersimplex", "sort in torch", "bisection in torch"]
 
 
+APP = typer.Typer()
+APP.command()(command.bench)
+
+
 def bench(folder, *arguments):
-    return CliRunner().invoke(app, ["bench", "--output", str(folder), "--peers-folder", str(folder), *arguments])
+    return CliRunner().invoke(APP, ["--output", str(folder), "--peers-folder", str(folder), *arguments])
 
 
 @pytest.mark.parametrize("function", [plain.by_sorting, plain.by_bisection])
@@ -82,14 +91,30 @@ def test_files_figure_and_page_are_written(tmp_path, monkeypatch):
         exact = {row["peer"]: float(row["distance"]) for row in csv.DictReader(file)}
     assert exact.keys() == set(OWN)
     assert max(exact.values()) < 1e-6
-    times = results.read(tmp_path / "out", "times")
-    assert {row["peer"]: row["both_over_ours"] for row in times}["hypersimplex"] == "1"
+    check_ratios(results.read(tmp_path / "out", "times"))
     assert "<svg" in (tmp_path / "out/growth.svg").read_text()
     text = page.read_text()
     assert text.startswith("before")
     assert text.endswith("after\n")
     assert "old" not in text
     assert "| bisection in torch |" in text
+
+
+def check_ratios(rows):
+    """A ratio belongs to its own row and base: bisection takes many times what the others take."""
+    times = {row["peer"]: float(row["both_us"]) for row in rows}
+    for row in rows:
+        for base, name in (("ours", "hypersimplex"), ("softmax", "torch.softmax")):
+            assert 1 / 4 < float(row[f"both_over_{base}"]) * times[name] / times[row["peer"]] < 4
+    slow = next(row for row in rows if row["peer"] == "bisection in torch")
+    assert float(slow["both_over_ours"]) > 3
+
+
+def test_a_ratio_is_the_median_over_the_rounds():
+    times = {"a": [2.0, 4.0, 9.0], "b": [1.0, 4.0, 3.0], "seldom": [30.0]}
+    assert timing.ratio(times, "a", "b") == 2
+    assert timing.ratio(times, "b", "a") == 0.5
+    assert timing.ratio(times, "seldom", "b") == 10
 
 
 def test_one_peer_alone_takes_turns_with_ours_and_softmax(tmp_path, monkeypatch):
@@ -132,6 +157,23 @@ def test_unknown_names_are_refused(tmp_path, option, value):
     assert done.exit_code == 1
     assert "must be one of" in done.output
     assert f"got {value}" in done.output
+
+
+def test_bench_says_what_is_wrong(tmp_path):
+    assert "error: output must hold results of earlier parts, got" in bench(tmp_path / "no", "--part", "report").output
+    done = bench(tmp_path, "--seconds", "-1")
+    assert done.exit_code == 2
+    assert "--seconds" in done.output
+
+
+def test_the_command_runs_the_suite_of_a_checkout(tmp_path):
+    script = [sys.executable, "-m", "hypersimplex.cli", "bench", "--part", "report", "--output", str(tmp_path)]
+    inside = subprocess.run(script, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert inside.returncode == 1
+    assert "output must hold results of earlier parts" in inside.stderr
+    outside = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True)
+    assert outside.returncode == 1
+    assert "must run inside a checkout" in outside.stderr
 
 
 def test_peers_that_know_rows_only_get_rows():

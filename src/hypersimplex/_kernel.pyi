@@ -13,6 +13,12 @@ def variant() -> str:
 def constants() -> dict[str, int]:
     """The sizes at which the kernel changes its way of working."""
 
+def xla_handlers() -> dict[str, object]:
+    """What jax.ffi.register_ffi_target takes, by name."""
+
+def xla_compatible() -> bool:
+    """Whether the XLA at which the handlers were registered can call them."""
+
 def lies_evenly(shape: Sequence[int], strides: Sequence[int], axis: int) -> bool:
     """Whether the other functions take an array that lies so."""
 

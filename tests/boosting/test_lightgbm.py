@@ -1,5 +1,9 @@
 """The objective inside LightGBM."""
 
+import copy
+import multiprocessing
+import socket
+
 import numpy as np
 import pytest
 
@@ -109,17 +113,53 @@ def test_metrics_of_the_classifier_see_weights():
     assert history["hypersimplex_loss"][-1] == pytest.approx(objective.loss(y, model.predict(x, raw_score=True), w))
 
 
-def test_several_machines_are_refused():
-    class Dataset:  # LightGBM would wait for the other machines before it called us
-        params = {"num_machines": 2}  # noqa: RUF012
+@pytest.mark.parametrize("native", [True, False], ids=["train", "classifier"])
+def test_several_machines_are_refused(native):
+    ports = free_ports(2)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(2) as pool:
+        said = pool.starmap_async(on_one_of_two_machines, [(port, ports, native) for port in ports]).get(120)
+    assert said == [TWO_MACHINES] * 2
 
-        def get_label(self):
-            raise AssertionError
 
-        get_weight = get_label
+TWO_MACHINES = (
+    "num_machines must be 1, got 2: LightGBM gives an objective no way to reach the other machines' rows; use XGBoost "
+    "on Dask for training on several"
+)
 
-    with pytest.raises(ValueError, match="num_machines must be 1, got 2"):
-        HyperSimplexObjective()(np.zeros(3), Dataset())
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def on_one_of_two_machines(port, ports, native):
+    """What this machine says; LightGBM waits for the other before it calls an objective."""
+    machines = ",".join(f"127.0.0.1:{each}" for each in ports)
+    network = {"machines": machines, "local_listen_port": port, "tree_learner": "data", "time_out": 1, **QUIET}
+    x, y = data()
+    try:
+        if native:
+            lgb.train({"objective": HyperSimplexObjective(), **network}, lgb.Dataset(x, y), 2)
+        else:
+            lgb.LGBMClassifier(objective=HyperSimplexObjective(), n_estimators=2, **network).fit(x, y)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def test_a_copy_is_trained_apart_but_train_reaches_the_one_it_was_given():
+    x, y = data()
+    objective = HyperSimplexObjective()
+    train(objective, x, y, rounds=3)
+    before = objective.threshold.copy()
+    model = copy.deepcopy(lgb.LGBMClassifier(objective=objective, n_estimators=5, **QUIET))
+    model.fit(x, y)
+    np.testing.assert_array_equal(objective.threshold, before)
+    assert model.objective.threshold is not None
 
 
 def test_thresholds_decide_where_zero_would_not():

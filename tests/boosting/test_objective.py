@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hypersimplex import boosting, reference
-from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _search
+from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _thresholds
 from tests.boosting.problems import expected, one_hot
 
 INF = np.inf
@@ -228,7 +228,7 @@ def test_infinite_scores_that_leave_no_projection(n, y, scores, message):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_infinities_that_weigh_k_but_for_rounding(seed, monkeypatch):
-    monkeypatch.setattr(_search, "_check_infinite", None)  # there is nothing to suspect
+    monkeypatch.setattr(_thresholds, "_check_infinite", None)  # there is nothing to suspect
     rng = np.random.default_rng(seed)
     y, weights, scores = rng.integers(0, 2, 1001), 10 ** rng.uniform(-9, 9, 1001), rng.normal(size=1001)
     objective = HyperSimplexObjective()
@@ -295,6 +295,43 @@ def test_errors_name_the_rule(call, message):
         call()
 
 
+NO_LABELS = {
+    "call": lambda objective, y: objective(y, np.zeros(10)),
+    "calibrate": lambda objective, y: objective.calibrate(y, np.zeros(10)),
+    "loss": lambda objective, y: objective.loss(y, np.zeros(10)),
+    "error rate": lambda objective, y: objective.error_rate(y, np.zeros(10)),
+    "LightGBM's loss": lambda objective, y: LightGBMMetric(objective, "loss")(y, np.zeros(10)),
+    "XGBoost's error": lambda objective, y: XGBoostMetric(objective)(y, np.zeros(10)),
+}
+
+
+@pytest.mark.parametrize("call", NO_LABELS.values(), ids=NO_LABELS)
+@pytest.mark.parametrize(
+    ("y", "got"), [(None, "None"), (np.zeros((10, 1)), r"shape \(10, 1\)"), (np.zeros(9), r"shape \(9,\)")]
+)
+def test_labels_that_are_not_there(call, y, got):
+    objective = HyperSimplexObjective(prior=0.3).calibrate(np.zeros(10), np.arange(10.0))
+    with pytest.raises(ValueError, match=f"y_true must have one number for each of the 10 rows of y_pred, got {got}"):
+        call(objective, y)
+
+
+def test_the_kernel_is_handed_only_what_it_can_read():
+    columns = _columns.Columns(np.zeros((4, 3)), np.zeros(4), None)
+    good = {"mu": np.zeros(3), "tau": np.ones(3), "skip": np.zeros(3, bool), "sums": np.zeros((3, 5))}
+    columns.run(_columns.SUMS, **good)
+    for name, bad in [
+        ("mu", None),
+        ("mu", np.zeros(2)),
+        ("tau", np.ones(3, np.float32)),
+        ("tau", np.ones(6)[::2]),
+        ("skip", np.zeros(3)),
+        ("sums", np.zeros((3, 4))),
+        ("sums", np.zeros((5, 3)).T),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} must be a contiguous"):
+            columns.run(_columns.SUMS, **{**good, name: bad})
+
+
 def test_decisions():
     y, scores = problem(200, 3)
     objective = HyperSimplexObjective(0.5)
@@ -315,7 +352,13 @@ def test_copies():
     y, scores = problem(50, 1)
     objective = HyperSimplexObjective(2.0, prior=0.3)
     objective(y, scores)
-    assert copy.deepcopy(objective) is objective  # lightgbm.train copies its parameters
+    before = objective.threshold.copy()
+    deep = copy.deepcopy(objective).calibrate(y, scores + 5)
+    np.testing.assert_allclose(deep.threshold, before + 5)
+    np.testing.assert_array_equal(objective.threshold, before)
+    metric = copy.deepcopy(XGBoostMetric(objective))
+    metric.objective.calibrate(y, scores - 5)
+    np.testing.assert_array_equal(objective.threshold, before)
     twin = pickle.loads(pickle.dumps(objective))
     np.testing.assert_array_equal(twin.predict(scores), objective.predict(scores))
     fresh = objective.__sklearn_clone__()

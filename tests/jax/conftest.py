@@ -12,3 +12,15 @@ def x64():
 
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(params=["1", "0"], ids=["kernel", "jnp"], scope="module")
+def each_way(request):
+    """Both ways to solve: the kernel, and jnp as on other devices."""
+    import jax
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HYPERSIMPLEX_JAX_KERNEL", request.param)
+        jax.clear_caches()  # what was lowered the other way
+        yield request.param
+    jax.clear_caches()

@@ -36,6 +36,11 @@ spread = [jax.device_put(a, NamedSharding(MESH, P("batch"))) for a in (X, LABELS
 (_, (losses, mu, k)), to_x = jax.jit(jax.value_and_grad(weighted, has_aux=True))(*spread)
 assert len(to_x.sharding.device_set) == 4
 same((losses, mu, k, to_x), (LOSSES, MU, K, TO_X))
+
+# Rows on different devices stay there: no device gathers them.
+solve_rows = jax.jit(lambda x: hsj.soft_binary_argmax(x, 2.5, 0.5)).lower(spread[0]).compile()
+assert "all-gather" not in solve_rows.as_text()
+assert solve_rows(spread[0]).sharding.is_equivalent_to(spread[0].sharding, 2)
 print("sharded arrays under jit")
 
 
@@ -89,6 +94,17 @@ def inside(x, labels, kept, v):
 
 
 same(jax.jit(jax.shard_map(inside, mesh=MESH, in_specs=P("batch"), out_specs=P("batch")))(X, LABELS, KEPT, V), TO_X)
+
+
+# Slices that lie on one device each: no axis_name.
+def rows(x):
+    y, pull = jax.vjp(lambda x: hsj.soft_binary_argmax(x, 2.5, 0.5), x)
+    return y, hsj.threshold(x, 2.5, 0.5), pull(x)[0]
+
+
+for check in (True, False):
+    apart = jax.shard_map(rows, mesh=MESH, in_specs=P("batch"), out_specs=P("batch"), check_vma=check)
+    same(jax.jit(apart)(X), rows(X))
 print("shard_map")
 
 # The operator along a sharded axis, with +inf, -inf, a flat slice and long slices.

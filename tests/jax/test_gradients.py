@@ -15,6 +15,8 @@ import pytest
 import hypersimplex.jax as hsj
 from hypersimplex import reference
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 N = 12
 
 

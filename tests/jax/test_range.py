@@ -8,6 +8,8 @@ import pytest
 import hypersimplex.jax as hsj
 from hypersimplex import reference
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 LARGEST = float(np.finfo(np.float32).max)
 
 

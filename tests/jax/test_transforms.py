@@ -8,6 +8,8 @@ import pytest
 import hypersimplex.jax as hsj
 from hypersimplex import reference
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 X = np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32)
 
 

@@ -1,6 +1,6 @@
-"""Throw anything at the compiled module: `python -m tests.kernel.fuzz_kernel SEED`. Only a crash stops it.
+"""Throw anything at every function of the compiled module: `python -m tests.kernel.fuzz_kernel SEED`.
 
-A call that is accepted must have been a sound one, so its result is checked.
+Only a crash stops it. A call that is accepted must have been a sound one, so its result is checked.
 """
 
 import random
@@ -10,7 +10,9 @@ from collections import Counter
 import numpy as np
 
 from hypersimplex import _kernel, reference
+from tests.kernel import fuzz_addresses
 
+ERRORS = (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError)
 SHAPES = [(), (0,), (1,), (5,), (64,), (3, 5), (5, 3), (0, 5), (5, 0), (2, 3, 4), (2, 2, 2, 2), (1, 1, 7)]
 STRANGE = ["f2", "i4", "i8", "u1", "?", "c8", "c16", ">f4", ">f8", "O", "U3", "M8[s]"]
 JUNK = [None, "text", b"bytes", 1, 2.5, [1.0, 2.0], {}, object(), np.float32(1), np.float64, slice(None), ...]
@@ -92,7 +94,7 @@ def call(name, args):
         args = {key: args[key] for key in ("x", "k", "y", "ks", "axis", "threads")}
     try:
         failed = getattr(_kernel, name)(**args)
-    except (TypeError, ValueError, IndexError, OverflowError, MemoryError, BufferError) as error:
+    except ERRORS as error:
         return type(error).__name__
     if failed is not None:
         assert isinstance(failed, tuple), failed
@@ -116,12 +118,83 @@ def call(name, args):
     return "accepted"
 
 
+def call_arrays(rng):
+    return call(rng.choice(["project", "binary"]), arguments(rng))
+
+
+def call_address(rng):
+    name, memory = rng.choice(sorted(fuzz_addresses.CALLS)), fuzz_addresses.Memory(rng.getrandbits(32))
+    given = fuzz_addresses.CALLS[name](rng, memory)
+    spoiled = rng.random() < 0.3
+    try:
+        failed = getattr(_kernel, name)(*(fuzz_addresses.spoil(rng, given) if spoiled else given))
+    except ERRORS as error:
+        return type(error).__name__
+    memory.check()
+    return "refused" if isinstance(failed, tuple) and isinstance(failed[0], str) else "accepted"
+
+
+def call_plain(rng):
+    """Functions of few arguments: any number of anything."""
+    try:
+        getattr(_kernel, rng.choice(sorted(PLAIN)))(
+            *(rng.choice([*JUNK, [3, 4], [4, 1], 0, -1]) for _ in range(rng.randrange(4)))
+        )
+    except ERRORS as error:
+        return type(error).__name__
+    return "accepted"
+
+
+def some(rng, shape, dtype):
+    """An array that fits, or now and then one that does not."""
+    return array(rng) if rng.random() < 0.1 else rng.choice(JUNK) if rng.random() < 0.05 else array(rng, shape, dtype)
+
+
+def backward_arguments(rng):
+    shape, dtype, axis = rng.choice(SHAPES), rng.choice(["f4", "f8"]), rng.choice([-1, -1, 0, 1, -9])
+    slices = np.delete(shape, axis) if shape and -len(shape) <= axis < len(shape) else ()
+    outputs = {"grad": (shape, dtype), "grad_k": (slices, "f8"), "grad_tau": (slices, "f8"), "taus": (slices, "f8")}
+    given = {name: some(rng, tuple(kind[0]), kind[1]) for name, kind in outputs.items() if rng.random() < 0.5}
+    arrays = {"y": some(rng, shape, dtype), "v": some(rng, shape, dtype)}
+    return arrays | given | {"tau": numbers(rng), "axis": axis, "threads": rng.choice([1, 2, 3, 0])}
+
+
+def threshold_arguments(rng):
+    shape = rng.choice([1, 2, 7]), rng.choice([1, 2, 33]), rng.choice([1, 1, 3])
+    dtype, each = rng.choice(["f4", "f8"]), ((shape[1],), "f8")
+    labels = np.random.default_rng(rng.getrandbits(32)).integers(-1, shape[1] + 1, size=(shape[0], shape[2]))
+    args = {"x": some(rng, shape, dtype), "labels": None, "dense": None, "ignored": -1, "threads": rng.choice([1, 2])}
+    args |= {"labels": labels} if rng.random() < 0.5 else {"dense": some(rng, shape, dtype)}
+    args |= {name: some(rng, *each) for name in ("mu", "low", "tau")}
+    if rng.random() < 0.5:
+        return args | {"sums": some(rng, (5, shape[1]), "f8")}
+    return args | {"grad": some(rng, shape, dtype), "mean": some(rng, *each), "factor": some(rng, *each)}
+
+
+def call_views(rng):
+    name = rng.choice(["backward", "at_thresholds"])
+    try:
+        failed = getattr(_kernel, name)(**(backward_arguments if name == "backward" else threshold_arguments)(rng))
+    except ERRORS as error:
+        return type(error).__name__
+    return "accepted" if failed is None else "refused"
+
+
+ARRAYS, PLAIN = (
+    {"project", "binary", "backward", "at_thresholds"},
+    {"variant", "constants", "lies_evenly", "xla_compatible", "xla_handlers"},
+)
+ENTRIES = ARRAYS | PLAIN | set(fuzz_addresses.CALLS)
+
+
 def main(seed, calls=4000):
+    public = {name for name in dir(_kernel) if not name.startswith("_")}
+    assert public == ENTRIES, f"not reached, or not there: {public ^ ENTRIES}"
     rng = random.Random(seed)
     outcomes = Counter()
     with np.errstate(all="ignore"):
         for _ in range(calls):
-            outcomes[call(rng.choice(["project", "binary"]), arguments(rng))] += 1
+            outcomes[rng.choice([call_arrays, call_arrays, call_views, call_address, call_plain])(rng)] += 1
     print(*(f"{name}:{count}" for name, count in sorted(outcomes.items())))
 
 

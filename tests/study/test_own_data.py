@@ -59,6 +59,41 @@ def test_a_wrong_label_column_is_named(tmp_path, label, message):
         data.load(str(tmp_path / "t.csv"), label=label)
 
 
+def test_a_wrong_column_lists_all_and_says_what_was_meant(tmp_path):
+    table = frame()
+    for i in range(30):
+        table[f"Feature {i}"] = table["a"]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=r"got 'Colour' \(did you mean 'colour'\?\); its columns .*, Feature 29$"):
+        data.load(str(tmp_path / "t.csv"), label="Colour")
+    with pytest.raises(DataError, match=r"drop must be a column of .*, got 'feature_3' \(did you mean 'Feature 3'\?\)"):
+        data.load(str(tmp_path / "t.csv"), label="y", drop=("feature_3",))
+    with pytest.raises(DataError, match="drop must leave the label column, got 'y'"):
+        data.load(str(tmp_path / "t.csv"), label="y", drop=("y",))
+
+
+def test_a_column_is_left_out(tmp_path):
+    frame().to_csv(tmp_path / "t.csv", index=False)
+    whole, part = (data.load(str(tmp_path / "t.csv"), label="y", drop=d) for d in ((), ("b", "colour")))
+    np.testing.assert_array_equal(part.train_x, whole.train_x[:, :1])
+    with pytest.raises(DataError, match="must have a column beside 'y', got none that is not dropped"):
+        data.load(str(tmp_path / "t.csv"), label="y", drop=("a", "b", "colour"))
+
+
+def test_ids_are_named_as_such(tmp_path):
+    table = frame(240)
+    table["customer no"] = np.random.default_rng(0).permutation(240) + 1000
+    table["name"] = [f"person {i}" for i in range(240)]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(DataError, match=r"at most 100 values, got 'name' 240 in 240 rows.*leave out with --drop name$"):
+        data.load(str(tmp_path / "t.csv"), label="y")
+    found = data.load(str(tmp_path / "t.csv"), label="y", drop=("name",))
+    assert len(found.notes) == 1
+    assert "column 'customer no' looks like an ID, 240 different whole numbers in as many rows" in found.notes[0]
+    assert "leave it out with --drop 'customer no'" in found.notes[0]
+    assert data.load(str(tmp_path / "t.csv"), label="y", drop=("name", "customer no")).notes == ()
+
+
 def test_what_is_no_data_set_is_named():
     with pytest.raises(DataError, match=r"dataset must be one of digits, .*, adult, .*a \.csv"):
         data.load("mnist")
@@ -98,8 +133,19 @@ def test_hidden_folders_are_no_classes(tmp_path):
 def test_images_of_two_sizes_are_named(tmp_path):
     write_images(tmp_path, ("cat",))
     write_images(tmp_path, ("dog",), size=(5, 5))
-    with pytest.raises(DataError, match=re.escape("must be of the first image's size (9, 8), got (5, 5)")):
+    message = "must be of the first image's size (9, 8), got (5, 5); --resize 32, say, makes all of one size"
+    with pytest.raises(DataError, match=re.escape(message)):
         data.load(str(tmp_path))
+
+
+def test_images_of_two_sizes_are_made_one(tmp_path):
+    write_images(tmp_path, ("cat",))
+    write_images(tmp_path, ("dog",), size=(5, 17))
+    found = data.load(str(tmp_path), resize=12)
+    assert found.train_x.shape == (16, 12, 12, 3)
+    with Image.open(tmp_path / "cat" / "0.png") as image:
+        expected = np.asarray(image.resize((12, 12), Image.Resampling.BILINEAR))
+    assert any(np.array_equal(expected, x) for x in (*found.train_x, *found.test_x))
 
 
 def test_a_function_brings_data_and_model(tmp_path, monkeypatch):

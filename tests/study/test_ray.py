@@ -9,6 +9,7 @@ import pytest
 from hypersimplex.study.engines import InProcess
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
+from tests.study.conftest import NO_TIMES
 
 ray = pytest.importorskip(
     "ray", reason="Ray is not installed here; `make test-ray` runs this in an environment of its own"
@@ -30,7 +31,7 @@ def cluster():
 
 
 def numbers(store, config):
-    return [replace(e, seconds=0.0) for e in store.epochs(config.key())]
+    return [replace(e, **NO_TIMES) for e in store.epochs(config.key())]
 
 
 def test_a_killed_worker_is_replaced_and_the_numbers_are_those_of_one_process(cluster, tmp_path, short):

@@ -1,5 +1,6 @@
 """The grid, the presets, and the choice of settings."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.results import best_epoch, dataset_names, results
 from hypersimplex.study.store import Run
 from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
-from hypersimplex.study.train import Runtime
+from hypersimplex.study.train import Runtime, passes
 from tests.study.conftest import epoch
 
 SMALL = Study(loss=("mse", "hypersimplex", "hypersimplex-argmax"), seed=(0, 1), epochs=2, width=8, batch_size=(512,))
@@ -29,6 +30,7 @@ def test_the_papers_preset_is_its_280_runs():
         (1e-4, 600, 64, 0.0, "adam", "constant", True)
     }
     assert {c.tau for c in runs if c.loss.startswith("hyper")} == {1.5}
+    assert {c.evaluation for c in runs} == {"running"}
     assert {c.prior for c in runs if c.loss.startswith("hyper")} == {0.5}
     assert set(published.MEANS["cifar-10"]) == set(paper.loss)
 
@@ -37,8 +39,9 @@ def test_the_papers_preset_is_its_280_runs():
 def test_presets_that_tune_give_every_loss_the_same(name):
     study = PRESETS[name]
     assert study.tunes
-    assert len(study.seed) == 5
+    assert len(study.seed) == 10
     assert len(study.batch_size) == 3
+    assert len(study.lr) == 4
     tuning = study.first()
     for loss in study.loss:
         mine = [c for c in tuning if c.loss == loss]
@@ -156,3 +159,61 @@ def test_other_content_under_one_name_is_refused_before_any_run(store, tmp_path)
     with pytest.raises(ValueError, match="has other content"):
         study_in(store, replace(own, seed=(5,)))
     assert {r.state for r in store.runs()} == {"done"}
+
+
+def test_the_laptop_preset_has_what_a_reviewer_asks_for():
+    study = PRESETS["laptop"]
+    runs = study.at_one_setting()
+    seeds = {loss: {c.seed for c in runs if c.loss == loss} for loss in study.loss}
+    for loss in ("cross-entropy", "hypersimplex", "hypersimplex-argmax"):
+        assert seeds[loss] == set(study.seed)
+    for loss in ("label-smoothing", "squentropy", "mse", "hypersimplex-half", "hypersimplex-half-argmax"):
+        assert seeds[loss] == set(study.seed[:3])
+    assert set(study.dataset) == {"fashion-mnist", "cifar-10"}
+    samples = round(study.subset * (1 - study.validation))
+    assert samples >= 10_240
+    assert study.batch_size == (256, 2048, samples)
+    for config in runs:
+        steps = config.epochs * passes(config, samples) * math.ceil(samples / config.batch_size)
+        assert steps >= 200
+    assert 1 / 4 < study.tuning_epochs / study.epochs < 1 / 2
+
+
+def test_the_exact_protocol_at_the_largest_batch_is_one_command():
+    given = {"dataset": ["fashion-mnist"], "batch_size": [8192], "seed": [0], "epochs": 5}
+    runs = override(PRESETS["paper"], given).first()
+    assert [c.loss for c in runs] == ["cross-entropy", "hinge", "mse", "hypersimplex-half-argmax"]
+    # whatever is not in the command is what the paper's runs have
+    full = {
+        c.loss: c for c in PRESETS["paper"].first() if (c.dataset, c.batch_size, c.seed) == ("fashion-mnist", 8192, 0)
+    }
+    assert [replace(full[c.loss], epochs=5) for c in runs] == runs
+
+
+def test_short_tuning_runs_choose_for_the_long_ones(store):
+    study = replace(SMALL, lr=(1e-9, 1e-2), tuning_seed=(7,), epochs=5, tuning_epochs=3, secondary_seeds=1)
+    study_in(store, replace(study, loss=("cross-entropy", "mse", "hypersimplex")))
+    tuned, compared = ([r for r in store.runs() if r.tuning is which] for which in (True, False))
+    assert {(len(r.epochs), r.config.tunes_for) for r in tuned} == {(3, 5)}
+    assert {(len(r.epochs), r.config.lr) for r in compared} == {(5, 1e-2)}
+    assert sorted((r.config.loss, r.config.seed) for r in compared) == [
+        ("cross-entropy", 0),
+        ("cross-entropy", 1),
+        ("hypersimplex", 0),
+        ("hypersimplex", 1),
+        ("mse", 0),
+    ]
+    # one protocol, one name
+    assert {r.dataset for r in results(store.runs())} == {"digits"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tuning_epochs": 0}, "tuning_epochs must be at least 1, got 0"),
+        ({"secondary_seeds": 0}, "secondary_seeds must be at least 1, got 0"),
+    ],
+)
+def test_a_bad_part_of_a_study_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SMALL, **change)

@@ -14,6 +14,7 @@ from hypersimplex.study import checkpoint, data, models
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.losses import make_loss
 from hypersimplex.study.train import DivergedError, Runtime, Training, learning_rate
+from tests.study.conftest import NO_TIMES
 
 ONE = Runtime(threads=1)
 
@@ -30,7 +31,7 @@ def run(training):
 
 def numbers(training):
     """Everything that is recorded, but the time it took."""
-    return [replace(e, seconds=0.0) for e in training.history]
+    return [replace(e, **NO_TIMES) for e in training.history]
 
 
 @pytest.fixture
@@ -63,6 +64,8 @@ def test_baselines_are_their_formulas(batch):
         "hinge": margins.sum(1).mean(),
         "mse": ((softmax - F.one_hot(target, 4)) ** 2).mean(),
         "cross-entropy": -softmax[rows, target].log().mean(),
+        "label-smoothing": -(0.9 * softmax[rows, target].log() + 0.1 * softmax.log().mean(1)).mean(),
+        "squentropy": -softmax[rows, target].log().mean() + ((logits**2).sum(1) - logits[rows, target] ** 2).mean() / 3,
     }
     for name, value in expected.items():
         torch.testing.assert_close(make_loss(RunConfig(loss=name))(logits, target), value)
@@ -166,6 +169,11 @@ def test_schedules():
     assert learning_rate(replace(config, schedule="linear"), 7, 10) == pytest.approx(0.4)
     cosine = replace(config, schedule="cosine")
     assert [learning_rate(cosine, s, 10) for s in (0, 5, 10)] == pytest.approx([0.1, 0.05, 0.0], abs=1e-12)
+    # a tenth of the steps up, the others down
+    warm = [learning_rate(replace(config, schedule="warmup"), s, 20) for s in (0, 1, 2, 11, 20)]
+    assert warm == pytest.approx([0.05, 0.1, 0.1, 0.05, 0.0], abs=1e-12)
+    own = replace(config, loss="cross-entropy-warmup")
+    assert [learning_rate(own, s, 20) for s in (0, 1, 2, 11, 20)] == warm
 
 
 def test_options_of_the_runtime_change_no_protocol(short):
@@ -182,10 +190,13 @@ def test_options_of_the_runtime_change_no_protocol(short):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss": "hyper"}, "loss must be one of cross-entropy, hinge, .*, got 'hyper'"),
+        ({"loss": "hyper"}, "loss must be one of cross-entropy, label-smoothing, .*, got 'hyper'"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"lr": -1.0}, "lr must be positive, got -1.0"),
         ({"validation": 1.0}, "validation must be at least 0 and below 1, got 1.0"),
+        ({"evaluation": "lazy"}, "evaluation must be one of recomputed, running, got 'lazy'"),
+        ({"min_steps": 0}, "min_steps must be at least 1, got 0"),
+        ({"epochs": 9, "tunes_for": 8}, "tunes_for must be at least epochs, 9, got 8"),
         ({"loss": "hypersimplex", "tau": 0.0}, "tau must be positive, got 0.0"),
         ({"loss": "hypersimplex", "prior": 2.0}, "prior must be between 0 and 1, got 2.0"),
     ],

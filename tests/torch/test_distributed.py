@@ -58,10 +58,8 @@ def alone(x, y, w, **arguments):
 
 
 def numbers_of(outcome):
-    """Thresholds, k and the samples that count, however they were handed over."""
-    threshold, k = outcome.threshold, outcome.k
-    if threshold is None:
-        threshold, k = torch.tensor(outcome.numbers, dtype=torch.float64).view(2, -1)
+    """Thresholds, k and the samples that count."""
+    threshold, k = outcome.mu_and_k
     return threshold, k, int(outcome.samples)
 
 

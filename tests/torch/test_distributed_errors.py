@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from hypersimplex.torch import distributed
+from hypersimplex.torch import HyperSimplexLoss, distributed
 from hypersimplex.torch.loss import hypersimplex_loss
 from tests.torch.ranks import ranks
 
@@ -13,7 +13,9 @@ GOOD = (torch.randn(6, 3, generator=torch.Generator().manual_seed(0)), torch.ten
 
 def attempt(group, calls):
     """The messages of a call that fails, and the loss of a good one after it: the ranks are still in step."""
-    logits, target, arguments = calls[dist.get_rank(group)]
+    logits, target, arguments = (
+        MADE_THERE[part] if isinstance(part, str) else part for part in calls[dist.get_rank(group)]
+    )
     try:
         hypersimplex_loss(logits, target, **arguments, group=group)
         message = None
@@ -33,6 +35,13 @@ def messages(*calls):
 
 
 LOGITS, TARGET, _ = GOOD
+# What does not pass a pipe is made by the rank that needs it.
+MADE_THERE = {
+    "float8": LOGITS.to(torch.float8_e4m3fn),
+    "sparse": LOGITS.to_sparse(),
+    "meta": LOGITS.to("meta"),
+    "meta tau": {"tau": torch.ones((), device="meta")},
+}
 ONE_RANK = [
     ((LOGITS, TARGET + 2, {}), "ValueError: target must be between 0 and 2 or ignore_index, got 3"),
     ((LOGITS, TARGET[:4], {}), "ValueError: target must have the shape of input (6, 3), or that shape without"),
@@ -43,6 +52,11 @@ ONE_RANK = [
     ((LOGITS, TARGET, {"reduction": "max"}), "ValueError: reduction must be 'none', 'mean' or 'sum', got 'max'"),
     ((LOGITS, TARGET, {"k": 1.0, "prior": 0.5}), "ValueError: k and prior must not both be given"),
     ((None, TARGET, {}), "TypeError: input must be a tensor, got NoneType"),
+    (("float8", TARGET, {}), "TypeError: input must be float16, bfloat16, float32 or float64"),
+    (("sparse", TARGET, {}), "TypeError: input must be a dense tensor with values in memory, got"),
+    (("meta", TARGET, {}), "TypeError: input must be a dense tensor with values in memory, got"),
+    ((LOGITS, "sparse", {}), "TypeError: target must be a dense tensor with values in memory"),
+    ((LOGITS, TARGET, "meta tau"), "TypeError: tau must be a dense tensor with values in"),
 ]
 
 
@@ -65,19 +79,68 @@ def test_a_long_message_in_any_alphabet_arrives():
     assert got[0].startswith("RuntimeError: rank 1 failed: ValueError: reduction must be")
 
 
-DISAGREEING = [
-    ((LOGITS[:, :2], TARGET % 2, {}), "input must have the same number of classes on every rank, got [3, 2]"),
-    ((LOGITS.double(), TARGET, {}), "input must have the same dtype on every rank, got ['torch.float32', 'torch.f"),
-    ((LOGITS, torch.zeros(6, 3), {}), "target must be of the same kind on every rank, got ['class indices', 'dense']"),
-    ((LOGITS, TARGET, {"tau": 2.0}), "weight, ignore_index, reduction, k, prior and tau must be the same on every"),
-    ((LOGITS, TARGET, {"reduction": "sum"}), "weight, ignore_index, reduction, k, prior and tau must be the same"),
-]
+DISAGREEING = {
+    "classes": (
+        (LOGITS[:, :2], TARGET % 2, {}),
+        "input must have the same number of classes on every rank, got [3, 2]",
+    ),
+    "dtype": ((LOGITS.double(), TARGET, {}), "input must have the same dtype on every rank, got ['torch.float32', 't"),
+    "kind": (
+        (LOGITS, torch.zeros(6, 3), {}),
+        "target must be of the same kind on every rank, got ['class indices', 'dense']",
+    ),
+    "tau": ((LOGITS, TARGET, {"tau": 2.0}), "tau must be the same on every rank, got another on rank 1 than on rank 0"),
+    "tau's value": ((LOGITS, TARGET, {"tau": torch.tensor([1.0, 1.0, 1.1])}), "tau must be the same on every rank"),
+    "weight": ((LOGITS, TARGET, {"weight": torch.ones(3)}), "weight must be the same on every rank"),
+    "k": ((LOGITS, TARGET, {"k": 2}), "k must be the same on every rank"),
+    "ignore_index": ((LOGITS, TARGET, {"ignore_index": 1}), "ignore_index must be the same on every rank"),
+    "reduction": ((LOGITS, TARGET, {"reduction": "sum"}), "reduction must be the same on every rank"),
+}
 
 
-@pytest.mark.parametrize(("other", "says"), DISAGREEING, ids=["classes", "dtype", "kind", "tau", "reduction"])
+@pytest.mark.parametrize(("other", "says"), DISAGREEING.values(), ids=DISAGREEING)
 def test_ranks_that_do_not_fit_together(other, says):
     for message in messages(GOOD, other):
         assert message.startswith(f"ValueError: {says}")
+
+
+def test_weights_of_other_values():
+    calls = [(LOGITS, TARGET, {"weight": torch.tensor(weight)}) for weight in ([1.0, 2.0, 3.0], [2.0, 1.0, 3.0])]
+    for message in messages(*calls):
+        assert message.startswith("ValueError: weight must be the same on every rank, got another on rank 1 than on")
+
+
+def test_one_value_in_other_clothes():
+    taus = (1, 1.0, torch.ones(()), torch.ones(3, dtype=torch.float16))
+    assert messages(*[(LOGITS, TARGET, {"tau": tau}) for tau in taus]) == [None] * 4
+
+
+BINARY = torch.tensor([0.3, -1.0, 2.0, 0.1, 0.4, -0.2])
+LABELS = torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("other", ["flat", "eval"])
+def test_modules_that_differ_only_in_what_they_note(other):
+    """(N,) beside (N, 1), and a rank in eval mode beside one in training: the loss is that of the joined batch."""
+    column = (BINARY[:, None], LABELS[:, None])
+    both = (
+        torch.randn(6, 3, generator=torch.Generator().manual_seed(1)),
+        (torch.eye(3)[TARGET] + torch.eye(3)[0]).clamp(max=1),
+    )
+    calls = [(column, True), ((BINARY, LABELS), True)] if other == "flat" else [(both, True), (both, False)]
+    expected = hypersimplex_loss(
+        *(torch.cat([c.reshape(6, -1) for c in part]) for part in zip(*(c for c, _ in calls), strict=True))
+    )
+    for loss, multilabel in ranks.run(2, trained, calls, timeout=30):
+        torch.testing.assert_close(loss, expected)
+        assert multilabel in (None, 1)
+
+
+def trained(group, calls):
+    (logits, target), training = calls[dist.get_rank(group)]
+    criterion = HyperSimplexLoss(group=group).train(training)
+    loss = criterion(logits, target)
+    return loss, int(criterion.multilabel) if training else None
 
 
 @pytest.mark.parametrize("way", ["gather", "search"])

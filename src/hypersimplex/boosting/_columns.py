@@ -13,7 +13,15 @@ Array = NDArray[Any]
 Doubles = NDArray[np.float64]
 
 COUNT, SUMS, GAP, WRITE = range(4)
-ACTIVE_SUM, ACTIVE, ONES, POSITIVE, SQUARE = range(5)
+POSITIVE, SQUARE = 3, 4  # rows of sums, behind those of the search
+# What a step reads and writes beside scores, labels and weights, in the order in which the kernel takes it.
+ARRAYS = ("mu", "tau", "mean", "on", "off", "skip", "sums", "grad", "hess")
+USED = {
+    COUNT: {"sums"},
+    SUMS: {"mu", "tau", "skip", "sums"},
+    GAP: {"mu", "tau", "sums"},
+    WRITE: {"mu", "tau", "mean", "on", "off", "grad", "hess"},
+}
 
 
 class Room:
@@ -48,7 +56,7 @@ class Columns:
     LightGBM's scores are columns already. XGBoost's multiclass scores are rows, and are copied.
     """
 
-    def __init__(self, scores: ArrayLike, labels: ArrayLike | None, weights: ArrayLike | None) -> None:
+    def __init__(self, scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None) -> None:
         x = np.asarray(scores)
         if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[1] == 0):
             raise ValueError(f"y_pred must have shape (n,) or (n, classes), got shape {x.shape}")
@@ -62,12 +70,21 @@ class Columns:
             x = np.asfortranarray(x) if x.strides[0] != x.itemsize else x.copy(order="F")
         self.n, self.classes = x.shape
         self.x = x
-        self.labels = _one_each("y_true", labels, self.n)
-        self.weights = _one_each("sample_weight", weights, self.n)
+        self.labels = one_each("y_true", labels, self.n)
+        self.weights = None if weights is None else one_each("sample_weight", weights, self.n)
+        n, classes = x.shape
+        row, each, rows = (np.float32, (n,)), (np.float64, (classes,)), (np.float32, (classes, n))
+        self.kinds = dict.fromkeys(ARRAYS, each) | {"skip": (np.bool_, (classes,)), "grad": rows, "hess": rows}
+        self.sizes = {COUNT: (classes + 1,), SUMS: (classes, 5), GAP: (classes, 2)}
+        self.steps = (n, classes, x.strides[1] // x.itemsize, n)
+        self.threads = threads()
+        weighted = 0 if self.weights is None else address("weights", self.weights, *row)
+        self.places = (x.ctypes.data, address("labels", self.labels, *row), weighted)
 
     def sample(self, step: int) -> "Columns":
-        """Every step-th row, without labels."""
-        return Columns(self.x[::step], None, None if self.weights is None else self.weights[::step])
+        """Every step-th row."""
+        weights = None if self.weights is None else self.weights[::step]
+        return Columns(self.x[::step], self.labels[::step], weights)
 
     def moments(self) -> Doubles:
         """The weight of all rows, and for a first guess of every class: weight, sum and square sum of some scores."""
@@ -82,15 +99,15 @@ class Columns:
     def count(self) -> Doubles:
         """The weight of every class, and of all rows."""
         answer = np.empty(self.classes + 1)
-        failure = self._run(COUNT, sums=answer)
+        failure = self.run(COUNT, sums=answer)
         if failure is not None:
             self._fail(failure)
         return answer
 
     def sums(self, mu: Doubles, tau: Doubles, skip: NDArray[np.bool_], with_labels: bool) -> Doubles:
-        """Five sums of every class: see ACTIVE_SUM and its neighbours."""
+        """Five sums of every class: those of the search, of the active targets and of the squared errors."""
         answer = np.zeros((self.classes, 5))
-        self._run(SUMS, with_labels, mu=mu, tau=tau, skip=skip, sums=answer)
+        self.run(SUMS, with_labels, mu=mu, tau=tau, skip=skip, sums=answer)
         return answer
 
     def infinite(self) -> Doubles:
@@ -101,7 +118,7 @@ class Columns:
     def gap(self, mu: Doubles, tau: Doubles) -> Doubles:
         """Of every class, the largest score below the middle of its ramp and the smallest above."""
         answer = np.empty((self.classes, 2))
-        self._run(GAP, mu=mu, tau=tau, sums=answer)
+        self.run(GAP, mu=mu, tau=tau, sums=answer)
         return answer
 
     def write(
@@ -109,41 +126,50 @@ class Columns:
     ) -> tuple[Array, Array]:
         """Gradient and hessian, float32: what the boosters compute with, so that they need not convert."""
         both = room.take((2, self.classes, self.n))
+        self.run(WRITE, mu=mu, tau=tau, mean=mean, on=on, off=off, grad=both[0], hess=both[1])
         grad, hess = (half.T.reshape(self.shape, order="F") for half in both)
-        self._run(WRITE, mu=mu, tau=tau, mean=mean, on=on, off=off, grad=grad, hess=hess)
         return grad, hess
 
-    def _run(self, step: int, with_labels: bool = True, **arrays: Array) -> _checks.Failure | None:
-        names = ("mu", "tau", "mean", "on", "off", "skip", "sums", "grad", "hess")
-        x = self.x
-        sizes = (self.n, self.classes, x.strides[1] // x.itemsize, self.n)
-        labels = self.labels if with_labels else None
-        addresses = [_address(a) for a in (x, labels, self.weights, *(arrays.get(name) for name in names))]
-        return _kernel.objective_at(x.dtype == np.float64, step, sizes, addresses, threads())
+    def run(self, step: int, with_labels: bool = True, **arrays: Array) -> _checks.Failure | None:
+        """One step of the kernel. Every array it will read or write is looked at here, and nowhere else."""
+        x, labels, weights = self.places
+        addresses = [x, labels if with_labels else 0, weights]
+        used = USED[step]
+        for name in ARRAYS:
+            if name not in used:
+                addresses.append(0)
+            elif name == "sums":
+                addresses.append(address(name, arrays.get(name), np.float64, self.sizes[step]))
+            else:
+                addresses.append(address(name, arrays.get(name), *self.kinds[name]))
+        return _kernel.objective_at(self.x.dtype == np.float64, step, self.steps, addresses, self.threads)
 
     def _fail(self, failure: _checks.Failure) -> NoReturn:
         what, row, _ = failure
         if what == "weight":
             assert self.weights is not None
             raise ValueError(f"sample_weight must be finite and not negative, got {self.weights[row]} in row {row}")
-        assert self.labels is not None
         rule = "between 0 and 1" if self.classes == 1 else f"a whole number between 0 and {self.classes - 1}"
         raise ValueError(f"y_true must be {rule}, got {self.labels[row]} in row {row}")
 
 
-def _address(array: Array | None) -> int:
-    return 0 if array is None else int(array.ctypes.data)
+def address(name: str, array: Array | None, dtype: type, shape: tuple[int, ...]) -> int:
+    """Where the array lies, if the kernel can read it as it is."""
+    fits = array is not None and array.dtype == dtype and array.shape == shape
+    if array is None or not (fits and array.flags.c_contiguous and array.flags.aligned):
+        got = "None" if array is None else f"{array.dtype} of shape {array.shape} with strides {array.strides}"
+        raise ValueError(f"{name} must be a contiguous {dtype.__name__} array of shape {shape}, got {got}")
+    return int(array.__array_interface__["data"][0])  # in half the time that ctypes takes
 
 
-def _one_each(name: str, values: ArrayLike | None, n: int) -> NDArray[np.float32] | None:
-    if values is None:
-        return None
+def one_each(name: str, values: ArrayLike, n: int) -> NDArray[np.float32]:
     array = np.asarray(values)
     if array.shape != (n,):
-        raise ValueError(f"{name} must have one number for each of the {n} rows of y_pred, got shape {array.shape}")
+        got = "None" if values is None else f"shape {array.shape}"
+        raise ValueError(f"{name} must have one number for each of the {n} rows of y_pred, got {got}")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numbers, got dtype {array.dtype}")
-    return np.ascontiguousarray(array, dtype=np.float32)
+    return np.require(array, np.float32, ["C", "A"])
 
 
 def per_class(name: str, value: ArrayLike, classes: int) -> Doubles:

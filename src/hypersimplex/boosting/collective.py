@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from hypersimplex.boosting._columns import Doubles
-from hypersimplex.boosting._search import Reduce
+from hypersimplex.boosting._thresholds import Reduce
 
 
 def everyone() -> Reduce:

@@ -1,9 +1,11 @@
 """Metrics of the objective in each library's form, usable for early stopping."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from hypersimplex.boosting import _data
 from hypersimplex.boosting.objective import HyperSimplexObjective
+
+Self = TypeVar("Self")
 
 
 class _Metric:
@@ -13,6 +15,10 @@ class _Metric:
         self.objective = objective
         self.name = name
         self.__name__ = f"hypersimplex_{name}"
+
+    # scikit-learn clones an estimator's objective and metric apart; this objective knows its clone, a copy would not.
+    def __sklearn_clone__(self: Self) -> Self:
+        return self
 
     def measure(self, y_true: Any, y_pred: Any, sample_weight: Any) -> float:
         data = y_pred if _data.is_dataset(y_pred) else None

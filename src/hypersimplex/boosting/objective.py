@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.boosting import _data
-from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, numbers, per_class
-from hypersimplex.boosting._search import Reduce, Solution, solve
+from hypersimplex.boosting._columns import Array, Columns, Doubles, Room, numbers, one_each, per_class
+from hypersimplex.boosting._thresholds import Reduce, Solution, solve
 from hypersimplex.boosting._trainings import Lineage, Trainings
 from hypersimplex.boosting.collective import everyone
 
@@ -125,14 +125,22 @@ class HyperSimplexObjective:
 
     def _error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any, data: Any) -> float:
         threshold = None if data is None else self._trainings.thresholds_for(data)
-        wrong = self._predict(y_pred, self._need_threshold() if threshold is None else threshold) != np.asarray(y_true)
-        weights = np.ones(len(wrong)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        predicted = self._predict(y_pred, self._need_threshold() if threshold is None else threshold)
+        n = len(predicted)
+        wrong = predicted != one_each("y_true", y_true, n)
+        weights = (
+            np.ones(n) if sample_weight is None else one_each("sample_weight", sample_weight, n).astype(np.float64)
+        )
         part, total = everyone()(np.array([weights @ wrong, weights.sum()]), "sum")
         return float(part / total) if total > 0 else float("nan")
 
     # lightgbm.train copies its parameters deeply; the thresholds must reach the object that was passed.
-    def __deepcopy__(self, memo: Any) -> "HyperSimplexObjective":
-        return self
+    def __deepcopy__(self, memo: dict[int, Any]) -> "HyperSimplexObjective":
+        if _data.copied_by_lightgbm():
+            return self
+        fresh = memo[id(self)] = copy.copy(self)
+        vars(fresh).update(copy.deepcopy(vars(self), memo))
+        return fresh
 
     # scikit-learn's clone starts anew; without this it would copy deeply.
     def __sklearn_clone__(self) -> "HyperSimplexObjective":

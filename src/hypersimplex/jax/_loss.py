@@ -9,8 +9,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
-from hypersimplex.jax._operator import is_known, per_class, soft_binary_argmax, threshold
-from hypersimplex.jax._search import Array
+from hypersimplex.jax._along import Along, Array
+from hypersimplex.jax._arguments import first_outside, is_known, per_class, widened
+from hypersimplex.jax._operator import soft_binary_argmax, solve
 
 
 def hypersimplex_loss(
@@ -43,7 +44,8 @@ def hypersimplex_loss(
     >>> hypersimplex_loss(jnp.array([2.0, 1.5, 1.0]), jnp.array([0, 1, 0]))
     Array([0.28125, 0.28125, 0.     ], dtype=float32)
     """
-    return _losses(_prepare(logits, labels, where, k, prior, tau, axis_name), axis_name)
+    batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
+    return _losses(batch, soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name))
 
 
 def loss_and_threshold(
@@ -67,10 +69,10 @@ def loss_and_threshold(
     (Array([ 0.75, -0.25], dtype=float32), Array([1, 2], dtype=int32))
     """
     batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
-    counts = jax.lax.stop_gradient(jnp.broadcast_to(batch.k, batch.logits.shape[1:]))
-    mu = threshold(jax.lax.stop_gradient(batch.logits), batch.k, batch.tau, axis=0, axis_name=axis_name)
+    p, mu = solve(batch.logits, batch.k, batch.tau, 0, axis_name, "y", "mu")
+    counts, mu = jax.lax.stop_gradient((jnp.broadcast_to(batch.k, mu.shape), mu))
     mu = jnp.where(counts == batch.size, -jnp.inf, mu)
-    return _losses(batch, axis_name), (jnp.where(counts == 0, jnp.inf, mu), counts)
+    return _losses(batch, p), (jnp.where(counts == 0, jnp.inf, mu), counts)
 
 
 class _Batch(NamedTuple):
@@ -84,9 +86,8 @@ class _Batch(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _losses(batch: _Batch, axis_name: Any) -> Array:
-    p = soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name)
-    wide = p if p.dtype == jnp.float64 else p.astype(jnp.float32)
+def _losses(batch: _Batch, p: Array) -> Array:
+    wide = widened(p)
     if batch.labels.ndim == p.ndim:
         squares = jnp.square(wide - batch.labels.astype(wide.dtype))
         losses = squares if p.ndim == 1 else jnp.sum(squares, -1)
@@ -127,12 +128,13 @@ def _prepare(
         x = jnp.where(_over(x, kept), x, -jnp.inf)
     given, valid = _in_range(given, kept, x, indices)
     # Sums over the batch are sums over all its devices; so is its size.
-    size = _size(kept, x, axis_name)
+    along = Along(0, axis_name)
+    size = along.everywhere(jnp.asarray(x.shape[0]) if kept is None else jnp.sum(kept, dtype=jnp.int32))
     if prior is not None:
         share = jnp.asarray(prior)
         k = size * share.astype(jnp.promote_types(share.dtype, jnp.float32))
     elif k is None:
-        k = _counts(given, kept, x, size, axis_name)
+        k = _counts(given, kept, x, size, along)
     return _Batch(x, given, valid, kept, size, k, tau, shape)
 
 
@@ -173,41 +175,30 @@ def _check_labels(labels: Array, kept: Array | None, classes: int | None) -> Non
         return
     values = np.asarray(labels) if kept is None else np.asarray(labels)[np.asarray(kept)]
     top = 1 if classes is None else classes - 1
-    for bad in values[~((values >= 0) & (values <= top))][:1]:
+    for bad in first_outside(values, top):
         dense = " where they are dense" if classes is None else ""
         raise ValueError(f"labels must be between 0 and {top}{dense}, got {bad}")
 
 
 def _check_numbers(k: Any, prior: Any, kept: Array | None, samples: int, axis_name: Any) -> None:
     if prior is not None and is_known(prior):
-        values = np.asarray(prior, np.float64)
-        for bad in values[~((values >= 0) & (values <= 1))][:1]:
+        for bad in first_outside(prior, 1):
             raise ValueError(f"prior must be between 0 and 1, got {bad}")
     if k is not None and is_known(k) and axis_name is None and (kept is None or is_known(kept)):
         samples = samples if kept is None else int(kept.sum())
-        values = np.asarray(k, np.float64)
-        for bad in values[~((values >= 0) & (values <= samples))][:1]:
+        for bad in first_outside(k, samples):
             rule = f"k must be between 0 and {samples} (the number of samples)"
             raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
 
 
-def _everywhere(value: Array, axis_name: Any) -> Array:
-    return value if axis_name is None else jax.lax.psum(value, axis_name)
-
-
-def _size(kept: Array | None, x: Array, axis_name: Any) -> Array:
-    size = jnp.asarray(x.shape[0]) if kept is None else jnp.sum(kept, dtype=jnp.int32)
-    return _everywhere(size, axis_name)
-
-
-def _counts(labels: Array, kept: Array | None, x: Array, size: Array, axis_name: Any) -> Array:
+def _counts(labels: Array, kept: Array | None, x: Array, size: Array, along: Along) -> Array:
     """How much of each class the batch holds."""
     hits = labels
     if labels.ndim < x.ndim:
         hits = labels[:, None] == jnp.arange(x.shape[-1])
         hits = hits if kept is None else hits & _over(x, kept)
     if not jnp.issubdtype(hits.dtype, jnp.floating):
-        return _everywhere(jnp.sum(hits, 0, dtype=jnp.int32), axis_name)
-    wide = hits if hits.dtype == jnp.float64 else hits.astype(jnp.float32)
+        counts: Array = along.everywhere(jnp.sum(hits, 0, dtype=jnp.int32))
+        return counts
     # Rounding may lift a sum of ones above their number.
-    return jnp.minimum(_everywhere(jnp.sum(wide, 0), axis_name), size)
+    return jnp.minimum(along.everywhere(jnp.sum(widened(hits), 0)), size)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +10,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
+from hypersimplex.jax._along import Along, Array
+from hypersimplex.jax._arguments import beside, check_problem, per_slice, split_k, tau_in_range, widened
 from hypersimplex.jax._project import project
-from hypersimplex.jax._search import Along, Array, number_to_key
+from hypersimplex.jax._search import middle_key, number_to_key
 
 
 def soft_binary_argmax(
@@ -39,9 +41,7 @@ def soft_binary_argmax(
     >>> jax.grad(lambda x: soft_binary_argmax(x, k=1)[1])(x)
     Array([ 0. ,  0.5, -0.5], dtype=float32)
     """
-    p = _prepare(x, k, tau, axis, axis_name)
-    y: Array = _soft(p.x, p.k, p.k_low, p.tau, p.along)
-    return y
+    return solve(x, k, tau, axis, axis_name, "y")[0]
 
 
 def threshold(
@@ -54,9 +54,7 @@ def threshold(
     >>> threshold(jnp.array([0.25, 1.5, 1.0]), k=1)
     Array(0.75, dtype=float32)
     """
-    p = _prepare(x, k, tau, axis, axis_name)
-    mu: Array = _threshold(p.x, p.k, p.k_low, p.tau, p.along)
-    return mu
+    return solve(x, k, tau, axis, axis_name, "mu")[0]
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
@@ -67,150 +65,38 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     >>> binary_argmax(jnp.array([0.1, 1.6, 1.0, 1.0]), k=2)
     Array([0., 1., 1., 0.], dtype=float32)
     """
-    p = _prepare(x, k, 1.0, axis, None, whole=True)
-    y: Array = _binary(jax.lax.stop_gradient(p.x), p.k, p.k_low, p.along.axis)
+    array, numbers, at = _prepare(x, k, 1.0, axis, None, whole=True)
+    y: Array = _binary(jax.lax.stop_gradient(array), *numbers[:2], at)
     return y
 
 
-class _Problem(NamedTuple):
-    x: Array
-    k: Array
-    k_low: Array
-    tau: Array
-    along: Along
+def solve(
+    x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: SupportsIndex, axis_name: Any, *wanted: str
+) -> tuple[Array, ...]:
+    """Return what is wanted of "y", the projection, and "mu", its threshold, from one search."""
+    array, numbers, at = _prepare(x, k, tau, axis, axis_name)
+    out: tuple[Array, ...] = _solve(array, *numbers, Along(at, axis_name), wanted)
+    return out
 
 
 def _prepare(
     x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: SupportsIndex, axis_name: Any, whole: bool = False
-) -> _Problem:
+) -> tuple[Array, list[Array], int]:
+    """The array; k, what its dtype rounds away from k, and tau, for each slice; and the axis from the front."""
     dtype = getattr(x, "dtype", None)
     array = jnp.asarray(x)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise _checks.not_floating("x", dtype or array.dtype)
     at = _checks.check_dim("axis", axis, array.ndim)
     slices = (*array.shape[:at], *array.shape[at + 1 :])
-    k, tau = _per_slice("k", k, slices), _per_slice("tau", tau, slices)
-    _check(array, k, tau, at, f"axis {axis}", axis_name, whole)
-    wide = jnp.float64 if array.dtype == jnp.float64 else jnp.float32
-    high, low = split(k, wide)
-    return _Problem(
-        array,
-        _expanded(high, slices, at),
-        _expanded(low, slices, at),
-        _expanded(_in_range(tau, wide), slices, at),
-        Along(at, axis_name),
-    )
+    k, tau = per_slice("k", k, slices), per_slice("tau", tau, slices)
+    check_problem(array, k, tau, at, f"axis {axis}", axis_name, whole)
+    wide = widened(array).dtype
+    return array, [beside(v, slices, at) for v in (*split_k(k, wide), tau_in_range(tau, wide))], at
 
 
-def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
-    """value as an array: NumPy's, in full precision, if it is known; JAX's otherwise."""
-    if isinstance(value, jax.Array):
-        array: Any = value
-    elif np.ndim(value) == 0:
-        array = np.asarray(value if hasattr(value, "dtype") else _checks.check_number(name, value))
-    else:
-        array = np.asarray(value)
-    if not _holds_numbers(array):
-        raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
-    try:
-        fits = np.broadcast_shapes(array.shape, slices) == slices
-    except ValueError:
-        fits = False
-    if not fits:
-        raise _checks.not_broadcastable(name, slices, array.shape)
-    return array
-
-
-def per_class(name: str, value: Any, classes: int) -> Any:
-    """A number or one for each class, as an array: NumPy's if it is known, JAX's otherwise."""
-    try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
-        fits = _holds_numbers(array)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        kind = type(value).__name__
-        raise TypeError(f"{name} must be a number or one number for each class, got {kind}")
-    if array.ndim > 1 or (array.ndim == 1 and array.shape[0] not in (1, classes)):
-        raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {array.shape}")
-    return array
-
-
-def _holds_numbers(array: Any) -> bool:
-    return bool(jnp.issubdtype(array.dtype, jnp.floating)) or array.dtype.kind in "iub"
-
-
-def is_known(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer) and getattr(value, "is_fully_addressable", True)
-
-
-def _check(x: Array, k: Any, tau: Any, axis: int, where: str, axis_name: Any, whole: bool) -> None:
-    n = x.shape[axis]
-    if is_known(k) and k.size and axis_name is None:
-        for bad in _first(k, lambda k: ~((k >= 0) & (k <= n))):
-            raise _checks.bad_k(bad, n, where)
-        for bad in _first(k, lambda k: k != np.floor(k)) if whole else ():
-            raise _checks.not_whole(bad)
-    check_tau(tau)
-    if x.size and axis_name is None and is_known(x) and is_known(k):
-        usable = np.asarray(_usable(x, axis))
-        ks = np.broadcast_to(np.asarray(k, np.float64), usable.shape)
-        for at in np.argwhere(ks > usable)[:1]:
-            raise _checks.masked_k(float(ks[tuple(at)]), int(usable[tuple(at)]))
-
-
-def check_tau(tau: Any) -> None:
-    for bad in _first(tau, lambda tau: ~((tau > 0) & np.isfinite(tau))) if is_known(tau) else ():
-        raise _checks.bad_tau(bad)
-
-
-def _first(values: Any, is_bad: Any) -> list[float]:
-    values = np.asarray(values, np.float64)
-    return [float(bad) for bad in values[is_bad(values)][:1]]
-
-
-@partial(jax.jit, static_argnums=1)
-def _usable(x: Array, axis: int) -> Array:
-    """How many entries k may count on; a NaN slice takes any k, since it is NaN anyway."""
-    usable = jnp.sum(x != -jnp.inf, axis)
-    return jnp.where(jnp.any(jnp.isnan(x), axis), x.shape[axis], usable)
-
-
-def split(k: Any, wide: Any) -> tuple[Array, Array]:
-    """k as a sum of two numbers: the nearest of the dtype, which carries the gradient, and the rest."""
-    if k.dtype == bool:
-        k = k.astype(np.int32)
-    high = k.astype(wide)
-    if isinstance(k, jax.Array) and jnp.issubdtype(k.dtype, jnp.floating):
-        low = jax.lax.stop_gradient(k - high.astype(k.dtype))
-    elif isinstance(k, jax.Array):
-        low = k - high.astype(k.dtype)
-    else:
-        low = k.astype(np.float64) - high.astype(np.float64)
-    return jnp.asarray(high), jnp.asarray(low.astype(wide))
-
-
-def _in_range(tau: Any, wide: Any) -> Array:
-    """tau brought to where it and 1/tau are numbers of the dtype; a bad one stays what it is."""
-    low, high = 8 * float(jnp.finfo(wide).tiny), float(jnp.finfo(wide).max) / 4
-    if not isinstance(tau, jax.Array):
-        return jnp.asarray(np.clip(tau.astype(np.float64), low, high).astype(wide))
-    if not jnp.issubdtype(tau.dtype, jnp.floating) or jnp.finfo(tau.dtype).bits < jnp.finfo(wide).bits:
-        tau = tau.astype(wide)
-    good = (tau > 0) & jnp.isfinite(tau)
-    return jnp.where(good & (tau > high), high, jnp.where(good & (tau < low), low, tau)).astype(wide)
-
-
-def _expanded(value: Array, slices: tuple[int, ...], axis: int) -> Array:
-    return jnp.expand_dims(jnp.broadcast_to(value, slices), axis)
-
-
-def _widened(x: Array) -> Array:
-    return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
-
-
-def _spread(f: Callable[..., Array], x: Array, gone: int | None = None) -> Callable[..., Array]:
-    """f, whose result is spread over devices as x is, but for the axis that is gone.
+def _spread(f: Callable[..., Any], x: Array, *gone: int | None) -> Callable[..., Any]:
+    """f, whose results are spread over devices as x is, but for the axis of each that is gone.
 
     With Explicit axes of a mesh every intermediate value would need a sharding of its own; with Auto ones XLA finds it.
     """
@@ -218,51 +104,51 @@ def _spread(f: Callable[..., Array], x: Array, gone: int | None = None) -> Calla
     explicit = getattr(getattr(sharding, "mesh", None), "explicit_axes", ())
     if sharding is None or not explicit:
         return f
-    spec = [None if i == gone else axes for i, axes in enumerate(sharding.spec)]
-    out = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec))
-    spread: Callable[..., Array] = jax.sharding.auto_axes(f, axes=explicit, out_sharding=out)
+    specs = [[None if i == axis else axes for i, axes in enumerate(sharding.spec)] for axis in gone]
+    out = tuple(jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec)) for spec in specs)
+    spread: Callable[..., Any] = jax.sharding.auto_axes(f, axes=explicit, out_sharding=out)
     return spread
 
 
-@partial(jax.jit, static_argnums=4)
-def _soft(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> Array:
-    if x.size == 0:
-        return x
-    return _spread(lambda x, *rest: project(_widened(x), *rest, along)[0].astype(x.dtype), x)(x, k, k_low, tau)
+@partial(jax.jit, static_argnums=(4, 5))
+def _solve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, wanted: tuple[str, ...]) -> tuple[Array, ...]:
+    def run(x: Array, *numbers: Array) -> tuple[Array, ...]:
+        y, mu = project(widened(x), *numbers, along)
+        return tuple(y.astype(x.dtype) if which == "y" else mu for which in wanted)
 
-
-@partial(jax.jit, static_argnums=4)
-def _threshold(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> Array:
     if x.size == 0:
-        return jnp.zeros(np.delete(x.shape, along.axis), k.dtype)
-    mu = _spread(lambda x, *rest: project(_widened(x), *rest, along)[1], x, along.axis)(x, k, k_low, tau)
-    return jnp.squeeze(mu, along.axis)
+        mu = jnp.zeros(np.delete(x.shape, along.axis), k.dtype)
+        return tuple(x if which == "y" else mu for which in wanted)
+    out = _spread(run, x, *(None if which == "y" else along.axis for which in wanted))(x, k, k_low, tau)
+    return tuple(v if which == "y" else jnp.squeeze(v, along.axis) for v, which in zip(out, wanted, strict=True))
 
 
 @partial(jax.jit, static_argnums=3)
 def _binary(x: Array, k: Array, k_low: Array, axis: int) -> Array:
     if x.size == 0:
         return x
-    return _spread(partial(_marked, axis=axis), x)(x, k, k_low)
+    (y,) = _spread(lambda x, k, k_low: (_marked(x, k, k_low, axis),), x, None)(x, k, k_low)
+    return y  # type: ignore[no-any-return]
 
 
 def _marked(x: Array, k: Array, k_low: Array, axis: int) -> Array:
-    key = number_to_key(_widened(x))
+    key = number_to_key(widened(x))
     wanted = k.astype(jnp.int32) + k_low.astype(jnp.int32)
+
+    def count(condition: Array) -> Array:
+        return jnp.sum(condition, axis, dtype=jnp.int32, keepdims=True)
 
     def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         lo, hi = ends
-        middle = (lo & hi) + ((lo ^ hi) >> 1) + ((lo ^ hi) & 1)
-        enough = jnp.sum(key >= middle, axis, dtype=jnp.int32, keepdims=True) >= wanted
+        middle = middle_key(lo, hi)
+        enough = count(key >= middle) >= wanted
         return jnp.where(enough, middle, lo), jnp.where(enough, hi, jnp.maximum(middle - 1, lo))
 
     # The largest key with at least k entries at or above it: the k-th largest entry.
     ends = jnp.min(key, axis, keepdims=True), jnp.max(key, axis, keepdims=True)
     kth, _ = jax.lax.fori_loop(0, jnp.iinfo(key.dtype).bits, halve, ends)
     above, ties = key > kth, key == kth
-    room = wanted - jnp.sum(above, axis, dtype=jnp.int32, keepdims=True)
-    y = above | (ties & (jnp.cumsum(ties, axis, dtype=jnp.int32) <= room))
-    usable = jnp.sum(x != -jnp.inf, axis, dtype=jnp.int32, keepdims=True)
-    valid = (k >= 0) & (k <= x.shape[axis]) & (wanted <= usable) & (k == jnp.floor(k))
+    y = above | (ties & (jnp.cumsum(ties, axis, dtype=jnp.int32) <= wanted - count(above)))
+    valid = (k >= 0) & (k <= x.shape[axis]) & (wanted <= count(x != -jnp.inf)) & (k == jnp.floor(k))
     broken = jnp.any(jnp.isnan(x), axis, keepdims=True) | ~valid
     return jnp.where(broken, jnp.nan, (y & (wanted > 0)).astype(x.dtype))

@@ -1,52 +1,29 @@
 """The projection and its threshold, with derivatives of any order by one custom_jvp rule."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
-from hypersimplex.jax._search import (
-    Along,
-    Array,
-    Goal,
-    Point,
-    Sums,
-    above_all,
-    begin,
-    below_all,
-    measured,
-    most_steps,
-    search,
-    select,
-)
+from hypersimplex.jax import _plain, _primitives
+from hypersimplex.jax._along import Along, Array
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(4,))
 def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Array, Array]:
-    """Return y and mu of every slice. k + k_low and tau have x's dtype, and its shape but for 1 along the axis.
+    """Return y and mu of every slice, mu with size 1 along the axis.
 
-    k_low holds what x's dtype rounds away from k. Bad values give NaN.
+    k, k_low and tau have x's dtype and rank, and are one number for each slice or one for all of them. k_low holds
+    what x's dtype rounds away from k, and carries no gradient. Bad values give NaN.
     """
-    goal, n = _goal(x, k, k_low, tau, along)
-    at, sums = _search(x, goal, n, along)
-    r, active, inside = sums.excess(goal), sums.active.astype(x.dtype), sums.inside
-    # No entry is active but for rounding: the active entries sum to a whole number, and that is none or all of them.
-    flat = (sums.active == 0) | ((goal.part == 0) & ((inside < 0.5) | (active - inside < 0.5)))
-    crowded = above_all(at) & (r > 0)  # more entries are +inf than k: they share it
-    valid = (k >= 0) & (k + k_low <= n) & (tau > 0) & jnp.isfinite(tau)
-    broken = jnp.isnan(r) | ~valid | (below_all(at) & (r < 0))
-
-    t = measured(x, at, tau)
-    y = jnp.where(flat, (t > 0.5).astype(x.dtype), jnp.clip(t, 0, 1))
-    y = jnp.where(crowded & (t > 0.5), k / jnp.maximum(sums.ones, 1), y)
-    y = jnp.where(broken, jnp.nan, y)
-
-    mu = jnp.where(flat, _middle(x, t > 0.5, tau, along), at.c + at.e * tau)
-    return y, jnp.where(broken, jnp.nan, jnp.where(crowded, jnp.inf, mu))
+    if _is_spread(along):
+        return _plain.project(x, k, k_low, tau, along)
+    return _primitives.project(x, k, k_low, tau, along)
 
 
-@project.defjvp
-def _project_jvp(along, primals, tangents):  # type: ignore[no-untyped-def]
+def _derivatives(along: Along, primals: Any, tangents: Any) -> Any:
     """With A = {0 < y < 1}, |A| its size and all means over it:
 
     dy  = (dx - mean dx)/tau - (y - mean y) dtau/tau + dk/|A|  on A, 0 elsewhere
@@ -55,51 +32,28 @@ def _project_jvp(along, primals, tangents):  # type: ignore[no-untyped-def]
     y here is the differentiable one, so differentiating the rule gives the next order.
     """
     x, k, k_low, tau = primals
-    dx, dk, dk_low, dtau = tangents
+    dx, dk, _, dtau = tangents
     y, mu = project(x, k, k_low, tau, along)
-    active = jnp.where((y > 0) & (y < 1), 1, 0 * jax.lax.stop_gradient(y))  # a NaN stays NaN
-    (count,) = along.total(jax.lax.stop_gradient(active))
-    count = jnp.where(count == 0, 1, count)
-
-    def mean(v: Array) -> Array:
-        return _total(active * v, along) / count
-
-    dk = dk + dk_low
-    some = _total(active, along) / count
-    shared = dk * some / count
-    mean_x, mean_y = mean(dx), mean(y)
-    dy = active * ((dx - mean_x) / tau - (y - mean_y) * (dtau / tau) + shared)
-    return (y, mu), (dy, mean_x - mean_y * dtau - tau * shared)
-
-
-def _total(v: Array, along: Along) -> Array:
-    total = jnp.sum(v, along.axis, keepdims=True)
-    return jax.lax.psum(total, along.axis_name) if along.axis_name is not None else total
+    centered = _plain.centered if _is_spread(along) else _primitives.centered
+    dy, dmu = jnp.zeros_like(y), jnp.zeros_like(mu)
+    # Terms of arguments that are not differentiated would cost as much as the others.
+    if not isinstance(dx, SymbolicZero):
+        dy, dmu = dy + centered(y, dx, tau, along), dmu + _plain.active_mean(y, dx, along)
+    if not isinstance(dtau, SymbolicZero):
+        dy, dmu = dy - centered(y, y, tau, along) * dtau, dmu - _plain.active_mean(y, y, along) * dtau
+    if not isinstance(dk, SymbolicZero):
+        # An empty A leaves mu where it is.
+        shared = _plain.active_mean(y, jnp.ones_like(y), along) * dk / _plain.active_count(y, along)
+        dy, dmu = dy + jnp.where(_plain.is_active(y), shared, 0 * jax.lax.stop_gradient(y)), dmu - tau * shared
+    return (y, mu), (dy, dmu)
 
 
-def _goal(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Goal, Array]:
-    n = x.shape[along.axis] * (jax.lax.psum(1, along.axis_name) if along.axis_name is not None else 1)
-    part = (k - jnp.floor(k)) + (k_low - jnp.floor(k_low))
-    carry = jnp.floor(part)
-    whole = jnp.floor(k).astype(jnp.int32) + jnp.floor(k_low).astype(jnp.int32) + carry.astype(jnp.int32)
-    return Goal(whole, part - carry, tau), jnp.asarray(n, x.dtype)
+project.defjvp(_derivatives, symbolic_zeros=True)
 
 
-def _search(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Sums]:
-    largest = float(jnp.finfo(x.dtype).max)
-    start, width = begin(x, goal, n, along)
-    # k of 0 and k of n need no search: every finite entry lies on one side.
-    k = goal.whole.astype(x.dtype) + goal.part
-    none, full = k == 0, k >= n
-    end = Point(jnp.where(full, -largest, largest), jnp.where(full, jnp.asarray(-2, x.dtype), 2))
-    return search(x, goal, n, select(none | full, end, start), width, along, most_steps(x.dtype))
-
-
-def _middle(x: Array, ones: Array, tau: Array, along: Along) -> Array:
-    """Where no entry is active every mu between two entries will do: take the middle, or the finite end."""
-    finite = jnp.isfinite(x)
-    one = along.least(jnp.where(finite & ones, x, jnp.inf))
-    zero = along.most(jnp.where(finite & ~ones, x, -jnp.inf))
-    middle = zero + (one / 2 - zero / 2 - tau / 2)
-    lonely = jnp.where(zero == -jnp.inf, 0, zero)
-    return jnp.where(one == jnp.inf, lonely, jnp.where(zero == -jnp.inf, one - tau, middle))
+def _is_spread(along: Along) -> bool:
+    """Whether slices go on over devices, or the values here are one device's part of what shard_map spreads."""
+    if along.axis_name is not None:
+        return True
+    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
+    return bool(getattr(mesh, "manual_axes", ()))

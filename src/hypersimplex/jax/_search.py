@@ -9,32 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-Array = jax.Array
+from hypersimplex.jax._along import Along, Array
 
-_BLOCK = 1024
 _NEWTON_STEPS = 12
 _SAMPLED_FROM = 16_384
-
-
-class Along(NamedTuple):
-    """Where a slice lies: along an axis of the array, and across the devices of a named axis."""
-
-    axis: int
-    axis_name: Any = None
-
-    def total(self, *terms: Array) -> tuple[Array, ...]:
-        sums = _sum(terms, self.axis)
-        return lax.psum(sums, self.axis_name) if self.axis_name is not None else sums
-
-    def most(self, x: Array) -> Array:
-        top = jnp.max(x, self.axis, keepdims=True)
-        return lax.pmax(top, self.axis_name) if self.axis_name is not None else top
-
-    def least(self, x: Array) -> Array:
-        return -self.most(-x)
 
 
 class Goal(NamedTuple):
@@ -43,6 +23,9 @@ class Goal(NamedTuple):
     whole: Array
     part: Array
     tau: Array
+
+    def k(self) -> Array:
+        return self.whole.astype(self.part.dtype) + self.part
 
 
 class Sums(NamedTuple):
@@ -71,20 +54,20 @@ class Point(NamedTuple):
         return (self.c - other.c) / tau + (self.e - other.e)
 
 
-def select(condition: Array, yes: Any, no: Any) -> Any:
+def _select(condition: Array, yes: Any, no: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def measured(x: Array, at: Point, tau: Array) -> Array:
+def unclipped(x: Array, at: Point, tau: Array) -> Array:
     """y before it is clipped."""
     return (x - at.c) / tau - at.e
 
 
-def look(x: Array, at: Point, inverse: Array, along: Along) -> Sums:
+def _sums_at(x: Array, at: Point, inverse: Array, along: Along) -> Sums:
     """One pass over the array."""
     t = (x - at.c) * inverse - at.e
     inside = jnp.where(t >= 1, 0, jnp.maximum(t, 0))  # a NaN stays in the sum and spoils its slice
-    total, positive, ones = along.total(inside, (t > 0).astype(jnp.int32), (t >= 1).astype(jnp.int32))
+    total, positive, ones = along.totals(inside, (t > 0).astype(jnp.int32), (t >= 1).astype(jnp.int32))
     return Sums(total, positive - ones, ones)
 
 
@@ -100,13 +83,23 @@ class _State(NamedTuple):
     sums: Sums
 
 
-def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Along, steps: int) -> tuple[Point, Sums]:
-    """Return a point at which every slice sums to its k, as nearly as the dtype can tell, and the sums there.
+def find_threshold(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Sums]:
+    """Return a point at which every slice, of size n, sums to its k, as nearly as the dtype can tell, and the sums.
 
     If more entries are +inf than k asks for the point is the largest number; if too many are -inf, the smallest.
     """
     largest = float(jnp.finfo(x.dtype).max)
-    tau, inverse = goal.tau, 1 / goal.tau
+    start, width = _start(x, goal, n, along)
+    # k of 0 and k of n need no search: every finite entry lies on one side.
+    none, full = goal.k() == 0, goal.k() >= n
+    end = Point(jnp.where(full, -largest, largest), jnp.where(full, jnp.asarray(-2, x.dtype), 2))
+    # Every third step after the first few halves the number of floating-point numbers left.
+    steps = _NEWTON_STEPS + 3 * (jnp.finfo(x.dtype).bits + 4)
+    return _search(x, goal, n, _select(none | full, end, start), width, along, steps)
+
+
+def _search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Along, steps: int) -> tuple[Point, Sums]:
+    largest = float(jnp.finfo(x.dtype).max)
 
     def everywhere(value: Any, dtype: Any = None) -> Array:
         # One constant for each slice, but with the slices' sharding type, which shard_map wants of a loop's state.
@@ -116,45 +109,48 @@ def search(x: Array, goal: Goal, n: Array, start: Point, width: Array, along: Al
     def go_on(s: _State) -> Array:
         return (s.step == 0) | ((s.step < steps) & ~jnp.all(s.settled))
 
-    def body(s: _State) -> _State:
-        sums = look(x, s.at, inverse, along)
-        r = sums.excess(goal)
-        size, active = jnp.abs(r), sums.active.astype(x.dtype)
-        beyond = (above_all(s.at) & (r > 0)) | (below_all(s.at) & (r < 0))
-        settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
-        lo, hi = select(r > 0, s.at, s.lo), select(r > 0, s.hi, s.at)
-        newton = s.at.moved(_step(r, sums, goal, n), tau)
-        ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
-        known = (lo.c > -largest) & (hi.c < largest)
-        early = s.step < _NEWTON_STEPS
-        jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
-        middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
-        # Half a tau below a number, the entries equal to it are active.
-        other = Point(middle, jnp.full_like(middle, -0.5))
-        within = _inside(lo, other, hi, tau)
-        other = select(within | (early & ~known), other, _narrowed(lo, middle, hi, tau))
-        # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
-        following = select(ahead & (early | (s.step % 3 != 2)), newton, other)
-        return _State(
-            s.step + 1,
-            select(settled, s.at, following),
-            lo,
-            hi,
-            jnp.where(ahead | known, s.width, 4 * s.width),
-            jnp.where(active > 0, size, jnp.inf),  # where k is tiny, no active entry is not nearly right
-            settled,
-            s.at,
-            sums,
-        )
-
     start = Point(start.c, everywhere(start.e))
     nothing = Sums(everywhere(0), everywhere(0, jnp.int32), everywhere(0, jnp.int32))
     ends = Point(everywhere(-largest), everywhere(-2)), Point(everywhere(largest), everywhere(2))
     first = _State(
         jnp.asarray(0), start, *ends, everywhere(width), everywhere(jnp.inf), everywhere(False, bool), start, nothing
     )
-    end = lax.while_loop(go_on, body, first)
+    end = lax.while_loop(go_on, lambda s: _looked(s, x, goal, n, along), first)
     return end.seen, end.sums
+
+
+def _looked(s: _State, x: Array, goal: Goal, n: Array, along: Along) -> _State:
+    """The state after one pass over the array: a narrower bracket, and the next point to look at."""
+    tau, largest = goal.tau, float(jnp.finfo(x.dtype).max)
+    sums = _sums_at(x, s.at, 1 / tau, along)
+    r = sums.excess(goal)
+    size, active = jnp.abs(r), sums.active.astype(x.dtype)
+    beyond = (above_all(s.at) & (r > 0)) | (below_all(s.at) & (r < 0))
+    settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
+    lo, hi = _select(r > 0, s.at, s.lo), _select(r > 0, s.hi, s.at)
+    newton = s.at.moved(_step(r, sums, goal, n), tau)
+    ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
+    known = (lo.c > -largest) & (hi.c < largest)
+    early = s.step < _NEWTON_STEPS
+    jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
+    middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
+    # Half a tau below a number, the entries equal to it are active.
+    other = Point(middle, jnp.full_like(middle, -0.5))
+    within = _inside(lo, other, hi, tau)
+    other = _select(within | (early & ~known), other, _narrowed(lo, middle, hi, tau))
+    # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
+    following = _select(ahead & (early | (s.step % 3 != 2)), newton, other)
+    return _State(
+        step=s.step + 1,
+        at=_select(settled, s.at, following),
+        lo=lo,
+        hi=hi,
+        width=jnp.where(ahead | known, s.width, 4 * s.width),
+        last=jnp.where(active > 0, size, jnp.inf),  # where k is tiny, no active entry is not nearly right
+        settled=settled,
+        seen=s.at,
+        sums=sums,
+    )
 
 
 def above_all(at: Point) -> Array:
@@ -181,16 +177,11 @@ def _narrowed(lo: Point, middle: Array, hi: Point, tau: Array) -> Point:
     following = lo.moved(width / 2, tau)
     for c, e in ((lo.c, 0), (hi.c, -1), (middle, 0)):
         other = Point(c, jnp.full_like(c, e))
-        following = select((width > 2) & _inside(lo, other, hi, tau), other, following)
+        following = _select((width > 2) & _inside(lo, other, hi, tau), other, following)
     return following
 
 
-def most_steps(dtype: Any) -> int:
-    """Every third step after the first few halves the number of floating-point numbers left."""
-    return _NEWTON_STEPS + 3 * (jnp.finfo(dtype).bits + 4)
-
-
-def begin(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
+def _start(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
     """A first threshold, and how far to jump from it: that of a normal slice of the same mean and variance."""
     size = x.shape[along.axis]
     if size < _SAMPLED_FROM:
@@ -199,22 +190,21 @@ def begin(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
     stride = size // max(512, min(8192, size // 32))
     sample = lax.slice_in_dim(x, 0, size, stride, axis=along.axis)
     share = sample.shape[along.axis] / size
-    k = (goal.whole.astype(x.dtype) + goal.part) * share
+    k = goal.k() * share
     small = Goal(jnp.floor(k).astype(jnp.int32), k - jnp.floor(k), goal.tau)
     start, width = _guess(sample, goal, n, along)
-    found, _ = search(sample, small, n * share, start, width, along, steps=6)
+    found, _ = _search(sample, small, n * share, start, width, along, steps=6)
     usable = jnp.isfinite(found.c) & (jnp.abs(found.c) < float(jnp.finfo(x.dtype).max))
     return Point(jnp.where(usable, found.c, start.c), jnp.where(usable, found.e, 0)), width / 4
 
 
 def _guess(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
     finite = jnp.isfinite(x)
-    (count,) = along.total(finite.astype(x.dtype))
+    (count,) = along.totals(finite.astype(x.dtype))
     count = jnp.maximum(count, 1)
-    (mean,) = along.total(jnp.where(finite, x / count, 0))
-    (variance,) = along.total(jnp.where(finite, jnp.square(x - mean) / count, 0))
-    k = goal.whole.astype(x.dtype) + goal.part
-    odds = (n - k) / k
+    (mean,) = along.totals(jnp.where(finite, x / count, 0))
+    (variance,) = along.totals(jnp.where(finite, jnp.square(x - mean) / count, 0))
+    odds = (n - goal.k()) / goal.k()
     z = 3 * (odds * odds - 1) / (odds * odds + 4 * odds + 1) / 1.702
     spread = jnp.sqrt(variance + goal.tau * goal.tau / 12)
     guess = mean - goal.tau / 2 + spread * z
@@ -225,7 +215,7 @@ def _guess(x: Array, goal: Goal, n: Array, along: Along) -> tuple[Point, Array]:
 
 def _step(r: Array, sums: Sums, goal: Goal, n: Array) -> Array:
     """The Newton step in units of tau; far away on log f, since a tail is closer to an exponential than to a line."""
-    total, k = sums.ones.astype(r.dtype) + sums.inside, goal.whole.astype(r.dtype) + goal.part
+    total, k = sums.ones.astype(r.dtype) + sums.inside, goal.k()
     small = 2 * k <= n
     part, wanted = jnp.where(small, total, n - total), jnp.where(small, k, n - k)
     q = part / wanted
@@ -243,8 +233,12 @@ def _enough(size: Array, active: Array, last: Array) -> Array:
 
 def _between(lo: Array, hi: Array) -> Array:
     """The number with as many floating-point numbers below it, down to lo, as above it, up to hi; rounded up."""
-    a, b = number_to_key(lo), number_to_key(hi)
-    return key_to_number((a & b) + ((a ^ b) >> 1) + ((a ^ b) & 1), lo.dtype)
+    return _key_to_number(middle_key(number_to_key(lo), number_to_key(hi)), lo.dtype)
+
+
+def middle_key(a: Array, b: Array) -> Array:
+    """The integer half way, rounded up, without overflow."""
+    return (a & b) + ((a ^ b) >> 1) + ((a ^ b) & 1)
 
 
 def number_to_key(x: Array) -> Array:
@@ -254,32 +248,5 @@ def number_to_key(x: Array) -> Array:
     return jnp.where(raw < 0, raw ^ jnp.iinfo(integer).max, raw)
 
 
-def key_to_number(key: Array, dtype: Any) -> Array:
+def _key_to_number(key: Array, dtype: Any) -> Array:
     return lax.bitcast_convert_type(jnp.where(key < 0, key ^ jnp.iinfo(key.dtype).max, key), dtype)
-
-
-def _sum(terms: tuple[Array, ...], axis: int) -> tuple[Array, ...]:
-    """Sums over one axis, kept: one pass for all of them, in blocks, so that rounding does not pile up."""
-    zeros = tuple(np.zeros((), t.dtype) for t in terms)
-
-    def add(a: Any, b: Any) -> Any:
-        return tuple(p + q for p, q in zip(a, b, strict=True))
-
-    def reduce(parts: tuple[Array, ...], axis: int) -> tuple[Array, ...]:
-        n = parts[0].shape[axis]
-        blocks = n // _BLOCK
-        if blocks < 2:
-            return tuple(lax.reduce(parts, zeros, add, (axis,)))
-        cut = blocks * _BLOCK
-        folded = tuple(_fold(lax.slice_in_dim(p, 0, cut, axis=axis), axis) for p in parts)
-        whole = reduce(tuple(lax.reduce(folded, zeros, add, (axis + 1,))), axis)
-        if cut == n:
-            return whole
-        rest = tuple(lax.slice_in_dim(p, cut, n, axis=axis) for p in parts)
-        return tuple(add(whole, lax.reduce(rest, zeros, add, (axis,))))
-
-    return tuple(jnp.expand_dims(s, axis) for s in reduce(terms, axis))
-
-
-def _fold(x: Array, axis: int) -> Array:
-    return x.reshape(*x.shape[:axis], -1, _BLOCK, *x.shape[axis + 1 :])

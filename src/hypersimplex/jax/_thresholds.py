@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from hypersimplex.jax._operator import check_tau, is_known, per_class
-from hypersimplex.jax._search import Array
+from hypersimplex.jax._along import Array
+from hypersimplex.jax._arguments import check_tau, is_known, per_class
 
 
 class ThresholdState(NamedTuple):

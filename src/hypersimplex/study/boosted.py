@@ -17,6 +17,7 @@ from hypersimplex.study.batches import split
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import Data
 from hypersimplex.study.formats import Array
+from hypersimplex.study.scoring import by_decision
 from hypersimplex.study.store import Epoch
 from hypersimplex.study.tabular import SOURCES
 from hypersimplex.study.train import DivergedError, Runtime
@@ -172,6 +173,10 @@ class Boosting:
         self.history: list[Epoch] = []
         self.stuck = False  # no tree can be split any more
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {name: 0 if part is None else part.num_data() for name, part in self.parts.items()}
+
     def learning_rate(self) -> float:
         """The released scripts take the gradient of the mean, some with another factor: with ones, a smaller step."""
         if self.config.loss != "hypersimplex-paper":
@@ -206,10 +211,11 @@ class Boosting:
         value = self.loss.value(y["train"], scores["train"])
         right = {name: float(np.mean(self.loss.decide(scores[name]) == y[name])) for name in scores}
         area = {name: auc(y[name], scores[name]) for name in scores if name != "train"}
-        after = None
+        before = after = None
         if "validation" in scores:
             linear = [self.loss.linear(scores[name]) for name in ("validation", "test")]
             after = log_loss(y["test"], calibrated(y["validation"], *linear))
+            before = log_loss(y["validation"], calibrated(y["validation"], linear[0], linear[0]))
         return Epoch(
             number,
             value,
@@ -222,7 +228,19 @@ class Boosting:
             area.get("validation"),
             area["test"],
             after,
+            val_log_loss=before,
+            **self.decisions(y, scores),
         )
+
+    def decisions(self, y: dict[str, Array], scores: dict[str, Array]) -> dict[str, float]:
+        """Balanced accuracy and F1 of the validation and the test rows, as the fields of an epoch."""
+        found: dict[str, float] = {}
+        for name, field in (("validation", "val"), ("test", "test")):
+            if name in scores:
+                decided = self.loss.decide(scores[name]).astype(np.int64)
+                some = by_decision(y[name].astype(np.int64), decided, 2)
+                found |= {f"{field}_{measure}": value for measure, value in some.items()}
+        return found
 
     def scores(self) -> dict[str, Array]:
         """The scores of all parts as LightGBM keeps them: shown to metrics, so that nothing is predicted anew."""

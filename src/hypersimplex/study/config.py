@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -10,6 +10,9 @@ from typing import Any, Literal
 # recorded, so that asking for the second costs nothing.
 VARIANTS: dict[str, tuple[str, str]] = {
     "cross-entropy": ("cross-entropy", "own"),
+    "label-smoothing": ("label-smoothing", "own"),
+    "squentropy": ("squentropy", "own"),
+    "cross-entropy-warmup": ("cross-entropy-warmup", "own"),
     "hinge": ("hinge", "own"),
     "mse": ("mse", "own"),
     "hypersimplex": ("hypersimplex", "own"),
@@ -26,8 +29,20 @@ TREE_LOSSES = ("binary", "squared-error", "hypersimplex", "hypersimplex-ones", "
 NETWORK_LOSSES = tuple(v for v in VARIANTS if v == "hypersimplex" or v not in TREE_LOSSES)
 # LightGBM: with usual settings and `width` leaves, or exactly as in the paper's released scripts.
 TREES = ("lightgbm", "lightgbm-paper")
+# The one question of a study is asked of the first of these that it has, against the baseline.
+PRIMARY = (
+    "hypersimplex",
+    "hypersimplex-half",
+    "hypersimplex-half-argmax",
+    "hypersimplex-ones",
+    "hypersimplex-paper",
+    "hypersimplex-argmax",
+)
 DESCRIPTIONS = {
     "cross-entropy": "softmax cross-entropy",
+    "label-smoothing": "softmax cross-entropy with a tenth of every label spread over all classes",
+    "squentropy": "softmax cross-entropy plus the mean square of the wrong classes' logits (Hui, Belkin, Wright)",
+    "cross-entropy-warmup": "softmax cross-entropy with its own schedule: a tenth of the steps warm-up, then cosine",
     "hinge": "multiclass hinge, margin 1, summed over the wrong classes",
     "mse": "mean squared error between softmax and one-hot",
     "hypersimplex": "HyperSimplex with k from the batch's labels, decision by thresholds",
@@ -40,9 +55,12 @@ DESCRIPTIONS = {
     "hypersimplex-paper": "HyperSimplex as in the paper's released scripts: ones, tau 0.001, gradient of the mean",
 }
 OPTIMIZERS = ("adam", "sgd")
-SCHEDULES = ("constant", "linear", "cosine")
+SCHEDULES = ("constant", "linear", "cosine", "warmup")
+EVALUATIONS = ("recomputed", "running")
 PRECISIONS = ("float32", "bfloat16")
 Decision = Literal["own", "argmax"]
+# Fields that came later, with the value that stands for the runs before them: their keys stay what they were.
+LATER: dict[str, Any] = {"evaluation": "running", "min_steps": None, "tunes_for": None, "drop": (), "resize": None}
 
 
 @dataclass(frozen=True)
@@ -71,17 +89,32 @@ class RunConfig:
     momentum: float = 0.9  # sgd only
     augment: bool = False
     precision: str = "float32"
+    # What decides on the evaluated samples: BatchNorm statistics and thresholds recomputed over training samples before
+    # every evaluation, or the running averages of training.
+    evaluation: str = "recomputed"
+    min_steps: int | None = None  # an epoch is as many passes over the samples as a training of so many steps needs
+    tunes_for: int | None = None  # of a shorter tuning run: the epochs of the runs that it chooses for
+
+    drop: tuple[str, ...] = ()  # columns of a CSV or Parquet file that are left out
+    resize: int | None = None  # images of a folder are made this wide and high
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "drop", tuple(self.drop))
+        if self.resize is not None and self.resize < 4:
+            raise ValueError(f"resize must be at least 4, got {self.resize}")
         one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
         if self.is_trees:
             self._without_a_network()
         one_of("optimizer", self.optimizer, OPTIMIZERS)
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("precision", self.precision, PRECISIONS)
-        for name in ("width", "batch_size", "epochs"):
-            if getattr(self, name) < (0 if self.is_trees and name == "batch_size" else 1):
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        one_of("evaluation", self.evaluation, EVALUATIONS)
+        for name in ("width", "batch_size", "epochs", "min_steps"):
+            value = getattr(self, name)
+            if value is not None and value < (0 if self.is_trees and name == "batch_size" else 1):
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.tunes_for is not None and self.tunes_for < self.epochs:
+            raise ValueError(f"tunes_for must be at least epochs, {self.epochs}, got {self.tunes_for}")
         if self.subset is not None and self.subset < 2:
             raise ValueError(f"subset must be at least 2, got {self.subset}")
         if not 0 <= self.validation < 1:
@@ -111,7 +144,7 @@ class RunConfig:
     def _without_a_network(self) -> None:
         """Set what only networks use to one value."""
         fixed: dict[str, Any] = {"batch_size": 0, "optimizer": "adam", "schedule": "constant"}
-        fixed |= {"augment": False, "precision": "float32"}
+        fixed |= {"augment": False, "precision": "float32", "evaluation": "running", "min_steps": None}
         if self.network == "lightgbm-paper":
             fixed["width"] = 250
         for name, value in fixed.items():
@@ -126,7 +159,8 @@ class RunConfig:
         return VARIANTS[self.loss][1]
 
     def key(self) -> str:
-        text = json.dumps(asdict(self), sort_keys=True)
+        fields = {k: v for k, v in asdict(self).items() if k not in LATER or v != LATER[k]}
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def describe(self) -> str:
@@ -135,7 +169,9 @@ class RunConfig:
 
     def shown(self) -> dict[str, Any]:
         """Return the fields that this kind of run uses and that are not None."""
-        unused = {"batch_size", "optimizer", "schedule", "momentum", "augment", "precision"} if self.is_trees else set()
+        unused = set()
+        if self.is_trees:
+            unused = {"batch_size", "optimizer", "schedule", "momentum", "augment", "precision", "evaluation"}
         return {k: v for k, v in asdict(self).items() if v is not None and k not in unused}
 
     def setting(self) -> str:
@@ -150,9 +186,23 @@ class RunConfig:
 
 def from_mapping(values: Mapping[str, Any]) -> RunConfig:
     """Make a configuration from stored values, ignoring columns that belong to something else."""
-    return RunConfig(**{f.name: values[f.name] for f in fields(RunConfig) if f.name in values})
+    known = {f.name: values[f.name] for f in fields(RunConfig) if f.name in values}
+    before = {name: value for name, value in LATER.items() if known.get(name) is None}
+    return RunConfig(**known | before)
 
 
 def one_of(name: str, value: object, allowed: Any) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def primary(losses: Iterable[str]) -> str | None:
+    """Return the loss that a study of these asks its one question about."""
+    there = set(losses)
+    return next((loss for loss in PRIMARY if loss in there), None)
+
+
+def is_foil(loss: str, losses: Iterable[str]) -> bool:
+    """Whether a variant only shows what plain argmax makes of a training that is also decided by thresholds."""
+    training, decision = VARIANTS[loss]
+    return decision == "argmax" and training in losses

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hypersimplex.study.catalog import CIFAR, CIFAR_PYTHON_FOLDERS, FASHION, data_folder, find_file, missing
+from hypersimplex.study.config import RunConfig
 from hypersimplex.study.formats import BATCHES, Array, DataError, read_cifar_binary, read_cifar_python, read_idx
 
 NAMES = ("digits", "fashion-mnist", "cifar-10")
@@ -36,6 +37,7 @@ class Data:
     validation: tuple[Any, Array] | None = (
         None  # the publisher's own split, taken instead of a part of the training set
     )
+    notes: tuple[str, ...] = ()  # what its owner should look at
     digest: str | None = None  # of the content, where it is known without reading all of it
 
     def __post_init__(self) -> None:
@@ -71,12 +73,24 @@ class Data:
 
 
 @lru_cache(maxsize=2)
-def load_cached(name: str, folder: str | None, label: str | None) -> Data:
+def load_cached(
+    name: str, folder: str | None, label: str | None, drop: tuple[str, ...] = (), resize: int | None = None
+) -> Data:
     """Load once a process: the runs of a study share their data."""
-    return load(name, folder, label)
+    return load(name, folder, label, drop, resize)
 
 
-def load(name: str, folder: str | Path | None = None, label: str | None = None) -> Data:
+def load_for(config: RunConfig, folder: str | None) -> Data:
+    return load_cached(config.dataset, folder, config.label, config.drop, config.resize)
+
+
+def load(
+    name: str,
+    folder: str | Path | None = None,
+    label: str | None = None,
+    drop: tuple[str, ...] = (),
+    resize: int | None = None,
+) -> Data:
     """Load a data set by name, by file (CSV, Parquet), by image folder, or by `module:function`."""
     if name == "digits":
         return digits()
@@ -88,7 +102,7 @@ def load(name: str, folder: str | Path | None = None, label: str | None = None) 
 
     if name in tabular.SOURCES:
         return tabular.load(name, data_folder(folder))
-    return own.load(name, label)
+    return own.load(name, label, drop, resize)
 
 
 def stratified(y: Array, part: float, seed: int) -> tuple[Array, Array]:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 from hypersimplex.study import checkpoint
 from hypersimplex.study.checkpoint import CheckpointError
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data, load_cached
+from hypersimplex.study.data import Data, load_cached, load_for
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
-from hypersimplex.study.store import Epoch, Store, StoreError
+from hypersimplex.study.schema import StoreError
+from hypersimplex.study.store import Epoch, Store
 from hypersimplex.study.train import DivergedError, Runtime, Training
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Engine(Protocol):
 
 def check_data(store: Store, config: RunConfig, data: Data) -> None:
     """Refuse to mix runs on different content under one name."""
-    others = store.fingerprints(config.dataset, config.label) - {data.fingerprint}
+    others = store.fingerprints(config) - {data.fingerprint}
     if others:
         raise ValueError(
             f"dataset {config.dataset} has other content ({data.fingerprint}) than the runs in {store.path} "
@@ -51,20 +52,30 @@ def begin(config: RunConfig, data: Data, runtime: Runtime) -> "Training | Boosti
     return Boosting(config, data, runtime)
 
 
-def resume(store: Store, training: "Training | Boosting", raw: bytes | None, where: str) -> None:
-    """Go on from a checkpoint; without one, or with a damaged one, from the beginning, and say so."""
+def restored(training: "Training | Boosting", raw: bytes) -> "tuple[Training | Boosting, CheckpointError | None]":
+    """Go on from a checkpoint; from one that is damaged or of another version, begin anew and say why."""
+    try:
+        training.restore(raw)
+        return training, None
+    except CheckpointError as error:
+        found = error
+    except Exception as error:
+        found = checkpoint.misfit(training.config.key(), error)
+    return begin(training.config, training.data, training.runtime), found
+
+
+def resume(store: Store, training: "Training | Boosting", raw: bytes | None) -> "Training | Boosting":
+    """Go on from a checkpoint, or from the beginning; the store then holds what the training has behind it."""
     key = training.config.key()
     if raw is not None:
-        try:
-            training.restore(raw)
-        except CheckpointError as error:
+        training, error = restored(training, raw)
+        if error is not None:
             store.event(key, f"{error}; the run starts again")
-            training.__init__(training.config, training.data, training.runtime)  # type: ignore[misc]
-        else:
-            if training.history:
-                store.event(key, f"resumed {where} after epoch {training.history[-1].epoch}")
+        elif training.history:
+            store.event(key, f"resumed from its checkpoint after epoch {training.history[-1].epoch}")
     # The store may be an epoch behind the checkpoint, or hold epochs of a history that is gone.
     store.record_all(key, training.history, restart=True)
+    return training
 
 
 def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch) -> str:
@@ -77,18 +88,14 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
         if state in FINISHED:
             return str(state)
         try:
-            data = load_cached(config.dataset, runtime.data_folder, config.label)
+            data = load_for(config, runtime.data_folder)
             check_data(store, config, data)
-            training = begin(config, data, runtime)
-            resume(store, training, checkpoint.read(folder, key), "from its checkpoint")
-            store.start(key, provenance(runtime, data.fingerprint))
-            while not training.finished:
-                epoch = training.run_epoch()
-                raw = None if training.finished else training.snapshot()
-                if raw is not None:
-                    save(store, folder, key, raw)
-                store.record(key, epoch)
-                on_epoch(config, epoch)
+            raw = checkpoint.read(folder, key)
+            try:
+                _train(store, config, data, runtime, on_epoch, raw)
+            except CheckpointError as error:
+                store.event(key, f"{error}; the run starts again")
+                _train(store, config, data, runtime, on_epoch, None)
         except DivergedError as error:
             return end(store, folder, key, "diverged", str(error))
         except StoreError:
@@ -98,6 +105,28 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
             store.finish(key, "failed", f"{type(error).__name__}: {error}")
             return "failed"
         return end(store, folder, key, "done")
+
+
+def _train(store: Store, config: RunConfig, data: Data, runtime: Runtime, on_epoch: OnEpoch, raw: bytes | None) -> None:
+    """Train what is left; a checkpoint that can be read but not gone on from is a CheckpointError."""
+    key, folder = config.key(), store.work_folder
+    training = resume(store, begin(config, data, runtime), raw)
+    from_checkpoint = len(training.history)
+    store.start(key, provenance(runtime, data.fingerprint, training.sizes))
+    while not training.finished:
+        try:
+            epoch = training.run_epoch()
+        except DivergedError:
+            raise
+        except Exception as error:
+            if from_checkpoint and len(training.history) == from_checkpoint:
+                raise checkpoint.misfit(key, error) from error
+            raise
+        snapshot = None if training.finished else training.snapshot()
+        if snapshot is not None:
+            save(store, folder, key, snapshot)
+        store.record(key, epoch)
+        on_epoch(config, epoch)
 
 
 def save(store: Store, folder: Path, key: str, raw: bytes) -> None:

@@ -8,8 +8,8 @@ from functools import lru_cache
 import torch
 
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import load_cached
-from hypersimplex.study.train import Runtime, Training, evaluation_batch
+from hypersimplex.study.data import load_for
+from hypersimplex.study.train import Runtime, Training, evaluation_batch, passes
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
 LARGEST = 512
@@ -26,7 +26,7 @@ class Speed:
 
 
 def measure(config: RunConfig, runtime: Runtime) -> tuple[Speed, Training]:
-    training = Training(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime)
+    training = Training(config, load_for(config, runtime.data_folder), runtime)
     here = training.prepared
     rows = here.train_rows[: min(config.batch_size, LARGEST)]
     test = torch.arange(min(len(here.test_y), evaluation_batch(training.device)))
@@ -67,7 +67,10 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
         speed, training = speeds[kind]
         here = training.prepared
         evaluated = len(here.validation_rows) + len(here.test_y)
-        epoch = len(here.train_rows) * speed.train + evaluated * speed.evaluate
+        if config.evaluation == "recomputed":
+            evaluated += len(training.part)
+        samples = len(here.train_rows)
+        epoch = passes(config, samples) * samples * speed.train + evaluated * speed.evaluate
         estimates[config.key()] = (config.epochs * epoch, speed)
     return estimates
 
@@ -77,17 +80,4 @@ def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
     """Seconds of one epoch of boosted trees, the first; early stopping saves some of the others."""
     from hypersimplex.study.boosted import Boosting
 
-    return Boosting(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime).run_epoch().seconds
-
-
-def in_words(value: float) -> str:
-    """
-    >>> in_words(5400)
-    '1 h 30 min'
-    """
-    if value < 90:
-        return f"{value:.0f} s"
-    if value < 5400:
-        return f"{value / 60:.0f} min"
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours < 72 else f"{hours / 24:.0f} days"
+    return Boosting(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds

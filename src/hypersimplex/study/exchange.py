@@ -9,22 +9,20 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import RunConfig, from_mapping
+from hypersimplex.study.config import LATER, RunConfig, from_mapping
 from hypersimplex.study.formats import read_bytes
-from hypersimplex.study.store import MEASURES, STATES, Epoch, Run, Store
+from hypersimplex.study.plausible import WHOLENESS, ExportFileError, check_content, check_count, check_run, digest
+from hypersimplex.study.schema import STATES
+from hypersimplex.study.store import MEASURES, Epoch, Run, Store
 
-CONFIG = [f.name for f in fields(RunConfig)]
+CONFIG = [f.name for f in fields(RunConfig) if f.name not in LATER]
 MEASURED = ["val_accuracy", "test_accuracy"]
 BOTH = ["val_accuracy_own", "test_accuracy_own", "val_accuracy_argmax", "test_accuracy_argmax"]
 COLUMNS = ["run", *CONFIG, "tuning", "state", "attempts", "error", "epoch", "train_loss", "epoch_lr", *MEASURED]
 COLUMNS += [*BOTH, "seconds", "provenance"]
 REQUIRED = tuple(COLUMNS)
 # What exports of the first version do not have.
-COLUMNS += MEASURES
-
-
-class ExportFileError(ValueError):
-    """The file is not an export; the message says where."""
+COLUMNS += [*LATER, *MEASURES]
 
 
 def rows(runs: list[Run]) -> list[dict[str, Any]]:
@@ -40,7 +38,8 @@ def rows(runs: list[Run]) -> list[dict[str, Any]]:
             row = head | both | {"epoch": e.epoch, "train_loss": e.train_loss, "epoch_lr": e.lr, "seconds": e.seconds}
             row |= {"val_accuracy": validation, "test_accuracy": test} | {m: getattr(e, m) for m in MEASURES}
             table.append({c: row[c] for c in COLUMNS})
-    return table
+    whole = dict(zip(WHOLENESS, (len(table), digest(table)), strict=True))
+    return [row | whole for row in table]
 
 
 def to_json(runs: list[Run]) -> str:
@@ -49,10 +48,10 @@ def to_json(runs: list[Run]) -> str:
 
 def to_csv(runs: list[Run]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, [*COLUMNS, *WHOLENESS], lineterminator="\n")
     writer.writeheader()
     for row in rows(runs):
-        writer.writerow(row | {"provenance": json.dumps(row["provenance"])})
+        writer.writerow(row | {name: json.dumps(row[name]) for name in ("provenance", "drop")})
     return text.getvalue()
 
 
@@ -65,29 +64,40 @@ def read_file(path: Path) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise ExportFileError(f"{name} must be text in UTF-8 ({error.reason} at byte {error.start})") from error
     except ExportFileError as error:
-        raise ExportFileError(f"{name}: {error}") from error
+        raise ExportFileError(f"{name}{' ' if str(error).startswith(('must', 'has')) else ': '}{error}") from error
 
 
 def read(text: str) -> list[dict[str, Any]]:
     """Read either format; which one is seen from the first character."""
     if text.lstrip().startswith("["):
         try:
-            found = json.loads(text)
+            raw = json.loads(text)
         except json.JSONDecodeError as error:
             raise ExportFileError(f"the file is not whole JSON: {error}") from error
-        table = [_checked(row, i, _known) for i, row in enumerate(found, 1)]
+        first, typed = 1, _known
     else:
         reader = csv.DictReader(io.StringIO(text))
         try:
             _has_columns(reader.fieldnames or (), 1)
-            table = [_checked(row, i, _parsed) for i, row in enumerate(reader, 2)]
+            raw = list(reader)
         except csv.Error as error:
             raise ExportFileError(f"the file is not CSV: {error}") from error
-    if not table:
+        first, typed = 2, _parsed
+    if not raw:
         raise ExportFileError("the file must hold at least one run, got none")
-    for row in {row["run"]: row for row in table}.values():
-        _config(row)
+    check_count(raw)
+    table = [_checked(row, i, typed) for i, row in enumerate(raw, first)]
+    for group in by_run(table).values():
+        check_run(group)
+    check_content(raw, table)
     return table
+
+
+def by_run(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in table:
+        groups.setdefault(row["run"], []).append(row)
+    return groups
 
 
 def _has_columns(names: Collection[str], line: int) -> None:
@@ -97,7 +107,8 @@ def _has_columns(names: Collection[str], line: int) -> None:
 
 
 TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
-WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts"}
+TEXT |= {"evaluation"}
+WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts", "min_steps", "tunes_for", "resize"}
 NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
 
 
@@ -126,23 +137,16 @@ def _parsed(name: str, value: str) -> Any:
         return int(value)
     if name in ("augment", "tuning"):
         return {"True": True, "False": False}[value]
-    return _known(name, json.loads(value)) if name == "provenance" else float(value)
+    return _known(name, json.loads(value)) if name in ("provenance", "drop") else float(value)
 
 
 def _known(name: str, value: Any) -> Any:
     """A value of JSON, if it is what its column holds."""
     kind: Any = str if name in TEXT else int if name in WHOLE else int | float
-    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else kind
+    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else list if name == "drop" else kind
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(name)
     return value
-
-
-def _config(row: dict[str, Any]) -> RunConfig:
-    try:
-        return from_mapping(row)
-    except (TypeError, ValueError) as error:
-        raise ExportFileError(f"run {row['run']}: {error}") from error
 
 
 def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
@@ -151,13 +155,10 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
     A finished training is never replaced. An unfinished one keeps its epochs to look at, but starts again here: its
     checkpoint stayed on the other machine.
     """
-    grouped: dict[str, list[dict[str, Any]]] = {}
-    for row in table:
-        grouped.setdefault(row["run"], []).append(row)
     taken = kept = 0
     own, plain = BOTH[:2], BOTH[2:]
-    for group in grouped.values():
-        config = _config(group[0])
+    for group in by_run(table).values():
+        config = from_mapping(group[0])
         store.add_runs([config], tuning=bool(group[0]["tuning"]))
         key = config.training().key()
         epochs = [

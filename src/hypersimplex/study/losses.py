@@ -3,7 +3,6 @@
 Squared errors are means over samples and classes, in HyperSimplex as in MSE, as in the paper's released code.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -19,6 +18,20 @@ class Argmax(nn.Module):
 class CrossEntropy(Argmax):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(logits, target)
+
+
+class LabelSmoothing(Argmax):
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(logits, target, label_smoothing=0.1)
+
+
+class Squentropy(Argmax):
+    """Cross-entropy and the mean square of the wrong classes' logits (Hui, Belkin, Wright, 2023)."""
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        squares = logits.square()
+        wrong = squares.sum(1) - squares.gather(1, target[:, None])[:, 0]
+        return F.cross_entropy(logits, target) + wrong.mean() / (logits.shape[1] - 1)
 
 
 class Hinge(Argmax):
@@ -46,15 +59,26 @@ class HyperSimplex(nn.Module):
         decided: Tensor = self.loss.predict(logits)
         return decided
 
+    def scores(self, logits: Tensor) -> Tensor:
+        found: Tensor = self.loss.scores(logits)
+        return found
+
+    def calibrate(self, logits: Tensor, target: Tensor) -> None:
+        self.loss.calibrate([(logits, target)])
+
+
+PLAIN = {
+    "cross-entropy": CrossEntropy,
+    "cross-entropy-warmup": CrossEntropy,
+    "label-smoothing": LabelSmoothing,
+    "squentropy": Squentropy,
+    "hinge": Hinge,
+    "mse": SquaredError,
+}
+
 
 def make_loss(config: RunConfig) -> nn.Module:
     name = config.training().loss
     if config.tau is None:
-        return {"cross-entropy": CrossEntropy, "hinge": Hinge, "mse": SquaredError}[name]()
+        return PLAIN[name]()
     return HyperSimplex(config.tau, config.prior)
-
-
-def correct(loss: nn.Module, logits: Tensor, target: Tensor) -> Tensor:
-    """Return how many samples are right by the loss's own decision and by plain argmax."""
-    own = loss.predict(logits)  # type: ignore[operator]
-    return torch.stack([(own == target).sum(), (logits.argmax(1) == target).sum()])

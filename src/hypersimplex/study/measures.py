@@ -1,6 +1,7 @@
 """What is measured on the test set: its name, the better direction, and how it is written."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -41,11 +42,26 @@ MEASURES = {
     for m in (
         Measure("accuracy", "accuracy", percent=True),
         Measure("auc", "AUC", percent=False),
+        Measure("balanced_accuracy", "balanced accuracy", percent=True),
+        Measure("f1", "F1, mean over the classes", percent=True),
         Measure("error", "error rate", percent=True, higher=False),
         Measure("log_loss", "log loss after calibration", percent=False, higher=False),
     )
 }
+# What runs can be chosen and compared by.
+METRICS = ("accuracy", "balanced_accuracy", "f1", "auc", "log_loss")
 # Shown beside the AUC of boosted trees.
 OTHERS = ("error", "log_loss")
-# What the others are compared with unless somebody names another: by the measure that runs are chosen by.
-BASELINES = {"accuracy": "cross-entropy", "auc": "binary"}
+
+
+def best(measure: str, values: Iterable[float]) -> float:
+    """
+    >>> best("auc", [0.5, 0.7]), best("log_loss", [0.5, 0.7])
+    (0.7, 0.5)
+    """
+    return (max if MEASURES[measure].higher else min)(values)
+
+
+def gain(measure: str, value: float) -> float:
+    """A value, or a difference, such that more is better."""
+    return value if MEASURES[measure].higher else -value

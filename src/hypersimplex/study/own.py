@@ -1,10 +1,12 @@
 """One's own data: a table with a label column, a folder of images, or a function."""
 
+import difflib
 import importlib
 import os
+import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +17,17 @@ from hypersimplex.study.data import NAMES, Data, stratified
 from hypersimplex.study.formats import Array, DataError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+WIDE = 100  # values of a text column, each of which becomes a column of numbers
 
 
-def load(name: str, label: str | None) -> Data:
+def load(name: str, label: str | None, drop: tuple[str, ...] = (), resize: int | None = None) -> Data:
     path = Path(name).expanduser()
     if path.is_dir():
-        return image_folder(path)
+        return image_folder(path, resize)
     if path.suffix.lower() in (".csv", ".parquet"):
-        return table(path, label)
-    module, colon, function = name.partition(":")
-    if colon and module and function:
-        return entry_point(module, function)
+        return table(path, label, drop)
+    if is_entry_point(name):
+        return entry_point(*name.split(":", 1))
     from hypersimplex.study import tabular
 
     names = ", ".join((*NAMES, *tabular.SOURCES))
@@ -34,87 +36,148 @@ def load(name: str, label: str | None) -> Data:
     )
 
 
-def table(path: Path, label: str | None) -> Data:
+def is_entry_point(name: str) -> bool:
+    """Whether a data set is a function, `module:function`, to be imported and called."""
+    path = Path(name).expanduser()
+    module, _, function = name.partition(":")
+    return bool(module and function) and not path.is_dir() and path.suffix.lower() not in (".csv", ".parquet")
+
+
+def table(path: Path, label: str | None, drop: tuple[str, ...] = ()) -> Data:
     """Numbers as they are, text as one column a value; a fifth of the rows, the same every time, is the test set."""
     import pandas as pd
 
-    if not path.is_file():
-        raise DataError(f"{path} does not exist")
-    try:
-        frame = pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except Exception as error:
-        raise DataError(f"{path} cannot be read as {path.suffix[1:]} ({error})") from error
-    columns = ", ".join(map(str, frame.columns[:20]))
+    frame = _read_frame(path)
     if label is None:
-        raise DataError(f"label must name the label column of {path}; its columns are {columns}")
-    if label not in frame.columns:
-        raise DataError(f"label must be a column of {path}, got {label!r}; its columns are {columns}")
-    if frame[label].isna().any():
-        raise DataError(
-            f"{path}: column {label!r} must have a value in every row, {frame[label].isna().sum()} have none"
-        )
-    classes, y = np.unique(frame[label].astype(str).to_numpy(dtype=object).astype(str), return_inverse=True)
-    if not 2 <= len(classes) <= 1000:
-        raise DataError(f"{path}: column {label!r} must hold 2 to 1000 classes, got {len(classes)}")
-    if len(classes) > len(frame) // 2:
-        raise DataError(f"{path}: column {label!r} must repeat its classes, got {len(classes)} in {len(frame)} rows")
-    features = frame.drop(columns=[label])
+        raise DataError(f"label must name the label column of {path}; its columns are {_listed(frame)}")
+    for option, name in (("label", label), *(("drop", name) for name in drop)):
+        if name not in frame.columns:
+            hint = _did_you_mean(name, frame)
+            raise DataError(
+                f"{option} must be a column of {path}, got {name!r}{hint}; its columns are {_listed(frame)}"
+            )
+    if label in drop:
+        raise DataError(f"drop must leave the label column, got {label!r}")
+    classes, y = _classes(path, frame[label])
+    features = frame.drop(columns=[label, *drop])
+    if features.shape[1] == 0:
+        raise DataError(f"{path} must have a column beside {label!r}, got none that is not dropped")
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
-    wide = [c for c in text if features[c].nunique() > 100]
-    if wide:
-        raise DataError(f"{path}: text column {wide[0]!r} has more than 100 values; drop it or make it a number")
-    features = pd.get_dummies(features, columns=text, dummy_na=False)
-    x = features.to_numpy(dtype=np.float32, na_value=np.nan)
-    if x.shape[1] == 0:
-        raise DataError(f"{path} must have a column beside {label!r}")
+    _refuse_wide(path, features[text])
+    notes = tuple(_looks_like_an_id(path, features))
+    x = pd.get_dummies(features, columns=text, dummy_na=False).to_numpy(dtype=np.float32, na_value=np.nan)
     train, test = stratified(y, 0.2, seed=0)
     # Gaps are filled with what is typical of the training rows; the test rows have no say.
     with np.errstate(all="ignore"):
         typical = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in x[train].T])
     x = np.where(np.isfinite(x), x, typical.astype(np.float32))
-    y = y.astype(np.int64)
-    return Data(path.stem, x[train], y[train], x[test], y[test], tuple(classes.tolist()))
+    return Data(path.stem, x[train], y[train], x[test], y[test], classes, notes=notes)
 
 
-def image_folder(path: Path) -> Data:
+def _read_frame(path: Path) -> Any:
+    import pandas as pd
+
+    if not path.is_file():
+        raise DataError(f"{path} does not exist")
+    try:
+        return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as {path.suffix[1:]} ({error})") from error
+
+
+def _listed(frame: Any) -> str:
+    return ", ".join(map(str, frame.columns))
+
+
+def _did_you_mean(name: str, frame: Any) -> str:
+    by_lower = {str(c).strip().lower(): str(c) for c in frame.columns}
+    close = difflib.get_close_matches(name.strip().lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[close[0]]!r}?)" if close else ""
+
+
+def _classes(path: Path, column: Any) -> tuple[tuple[str, ...], Array]:
+    """The names of the classes, and the class of every row."""
+    label = column.name
+    if column.isna().any():
+        raise DataError(f"{path}: column {label!r} must have a value in every row, {column.isna().sum()} have none")
+    classes, y = np.unique(column.astype(str).to_numpy(dtype=object).astype(str), return_inverse=True)
+    if not 2 <= len(classes) <= 1000:
+        raise DataError(f"{path}: column {label!r} must hold 2 to 1000 classes, got {len(classes)}")
+    if len(classes) > len(column) // 2:
+        raise DataError(f"{path}: column {label!r} must repeat its classes, got {len(classes)} in {len(column)} rows")
+    return tuple(classes.tolist()), y.astype(np.int64)
+
+
+def _refuse_wide(path: Path, text: Any) -> None:
+    """Texts that hardly repeat tell rows apart, not classes."""
+    counts = {c: text[c].nunique() for c in text.columns}
+    wide = [c for c, count in counts.items() if count > WIDE]
+    if wide:
+        said = ", ".join(f"{c!r} {counts[c]}" for c in wide)
+        leave = " ".join(f"--drop {shlex.quote(str(c))}" for c in wide)
+        raise DataError(
+            f"{path}: a text column must have at most {WIDE} values, got {said} in {len(text)} rows, as IDs and names "
+            f"have; leave out with {leave}"
+        )
+
+
+def _looks_like_an_id(path: Path, features: Any) -> Iterator[str]:
+    """A whole number that is another in every row is a row's name: a network can only learn it by heart."""
+    for c in features.columns:
+        column = features[c]
+        if column.dtype.kind in "iu" and len(column) >= 20 and column.nunique() == len(column):
+            yield (
+                f"{path}: column {c!r} looks like an ID, {len(column)} different whole numbers in as many rows; "
+                f"leave it out with --drop {shlex.quote(str(c))}"
+            )
+
+
+def image_folder(path: Path, resize: int | None = None) -> Data:
     """`folder/train/<class>/*.png` and `folder/test/<class>/*.png`, or `folder/<class>/*.png` to be split."""
+    split = (path / "train").is_dir() and (path / "test").is_dir()
+    root = path / "train" if split else path
+    classes = sorted(f.name for f in root.iterdir() if f.is_dir() and not _hidden(f, root))
+    if len(classes) < 2:
+        raise DataError(f"{root} must hold one folder a class, at least two, got {len(classes)}")
+    x, y = _read_images(root, classes, resize)
+    if split:
+        other = _read_images(path / "test", classes, resize)
+        return Data(path.name, x, y, *other, tuple(classes), padding=x.shape[1] // 8)
+    train, test = stratified(y, 0.2, seed=0)
+    return Data(path.name, x[train], y[train], x[test], y[test], tuple(classes), padding=x.shape[1] // 8)
+
+
+def _hidden(file: Path, below: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(below).parts)
+
+
+def _read_images(root: Path, classes: list[str], resize: int | None) -> tuple[Array, Array]:
     try:
         from PIL import Image
     except ImportError as error:
         raise DataError("reading an image folder needs Pillow: pip install pillow") from error
-
-    def read(root: Path, classes: list[str]) -> tuple[Array, Array]:
-        images, labels = [], []
-        for number, name in enumerate(classes):
-            files = sorted(f for f in (root / name).rglob("*") if f.suffix.lower() in IMAGES and not hidden(f, root))
-            if not files:
-                raise DataError(f"{root / name} must hold images ({', '.join(IMAGES)}), found none")
-            for file in files:
-                try:
-                    with Image.open(file) as image:
-                        images.append(np.asarray(image.convert("RGB"), dtype=np.uint8))
-                except OSError as error:
-                    raise DataError(f"{file} cannot be read as an image ({error})") from error
-                if images[-1].shape != images[0].shape:
-                    raise DataError(
-                        f"{file} must be of the first image's size {images[0].shape[:2]}, got {images[-1].shape[:2]}"
-                    )
-                labels.append(number)
-        return np.stack(images), np.asarray(labels, dtype=np.int64)
-
-    def hidden(file: Path, below: Path) -> bool:
-        return any(part.startswith(".") for part in file.relative_to(below).parts)
-
-    split = (path / "train").is_dir() and (path / "test").is_dir()
-    root = path / "train" if split else path
-    classes = sorted(f.name for f in root.iterdir() if f.is_dir() and not hidden(f, root))
-    if len(classes) < 2:
-        raise DataError(f"{root} must hold one folder a class, at least two, got {len(classes)}")
-    x, y = read(root, classes)
-    if split:
-        return Data(path.name, x, y, *read(path / "test", classes), tuple(classes), padding=x.shape[1] // 8)
-    train, test = stratified(y, 0.2, seed=0)
-    return Data(path.name, x[train], y[train], x[test], y[test], tuple(classes), padding=x.shape[1] // 8)
+    images: list[Array] = []
+    labels = []
+    for number, name in enumerate(classes):
+        files = sorted(f for f in (root / name).rglob("*") if f.suffix.lower() in IMAGES and not _hidden(f, root))
+        if not files:
+            raise DataError(f"{root / name} must hold images ({', '.join(IMAGES)}), found none")
+        for file in files:
+            try:
+                with Image.open(file) as image:
+                    whole = image.convert("RGB")
+            except OSError as error:
+                raise DataError(f"{file} cannot be read as an image ({error})") from error
+            if resize is not None and whole.size != (resize, resize):
+                whole = whole.resize((resize, resize), Image.Resampling.BILINEAR)
+            images.append(np.asarray(whole, dtype=np.uint8))
+            if images[-1].shape != images[0].shape:
+                raise DataError(
+                    f"{file} must be of the first image's size {images[0].shape[:2]}, got {images[-1].shape[:2]}; "
+                    "--resize 32, say, makes all of one size"
+                )
+            labels.append(number)
+    return np.stack(images), np.asarray(labels, dtype=np.int64)
 
 
 def entry_point(module: str, function: str) -> Data:

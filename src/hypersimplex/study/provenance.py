@@ -43,7 +43,7 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def provenance(runtime: Runtime, fingerprint: str) -> dict[str, Any]:
+def provenance(runtime: Runtime, fingerprint: str, samples: dict[str, int]) -> dict[str, Any]:
     device = runtime.device
     if torch.device(device).type == "cuda":
         device = f"{device} ({torch.cuda.get_device_name(device)})"
@@ -61,4 +61,5 @@ def provenance(runtime: Runtime, fingerprint: str) -> dict[str, Any]:
         "channels_last": runtime.channels_last,
         "compile": runtime.compile,
         "data": fingerprint,
+        "samples": samples,
     }

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import load_cached
-from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, save
+from hypersimplex.study.data import load_for
+from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, restored, save
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.store import Epoch, Store
@@ -40,17 +40,15 @@ class Ended(NamedTuple):
 def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[Begun | Told | Ended]:
     """Run one training on a worker. Its errors are messages; only the death of the worker is an exception."""
     try:
-        data = load_cached(config.dataset, runtime.data_folder, config.label)
+        data = load_for(config, runtime.data_folder)
         training = begin(config, data, runtime)
         note = None
         if raw is not None:
-            try:
-                training.restore(raw)
+            training, error = restored(training, raw)
+            note = f"{error}; the run starts again"
+            if error is None:
                 note = f"resumed on another worker after epoch {len(training.history) - 1}"
-            except checkpoint.CheckpointError as error:
-                training = begin(config, data, runtime)
-                note = f"{error}; the run starts again"
-        made = provenance(runtime, data.fingerprint)
+        made = provenance(runtime, data.fingerprint, training.sizes)
         yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)
         while not training.finished:
             epoch = training.run_epoch()
@@ -136,7 +134,7 @@ class RayEngine:
     def _write(self, store: Store, config: RunConfig, message: Begun | Told | Ended, on_epoch: OnEpoch) -> None:
         key, folder = config.key(), store.work_folder
         if isinstance(message, Begun):
-            others = store.fingerprints(config.dataset, config.label) - {message.provenance["data"]}
+            others = store.fingerprints(config) - {message.provenance["data"]}
             if others:
                 raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
             if message.note:

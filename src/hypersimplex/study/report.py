@@ -13,9 +13,9 @@ from typing import Any
 import jinja2
 
 from hypersimplex.study import figures, published, tabular
+from hypersimplex.study.comparison import check_recorded
 from hypersimplex.study.config import DESCRIPTIONS, one_of
-from hypersimplex.study.console import batch_text, p_text
-from hypersimplex.study.estimate import in_words
+from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.results import dataset_names, result, results
 from hypersimplex.study.stats import Cell, cells
@@ -61,8 +61,9 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
     return flat
 
 
-def gather(store: Store, baseline: str | None) -> dict[str, Any]:
-    runs = store.runs()
+def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
+    runs = store.runs(metric)
+    check_recorded(runs, metric)
     finished = results(runs)
     losses = sorted({r.loss for r in finished})
     if not losses:
@@ -73,7 +74,7 @@ def gather(store: Store, baseline: str | None) -> dict[str, Any]:
     compared = [r for r in finished if not r.tuning]
     validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
-    more = [c for name in OTHERS for c in cells(finished, baseline, other=name)]
+    more = [c for name in OTHERS if name != metric for c in cells(finished, baseline, other=name)]
     seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
     made = [r.provenance for r in runs if r.provenance]
     versions = {k: sorted({str(p[k]) for p in made if p.get(k) is not None}) for k in MADE}
@@ -183,9 +184,9 @@ def overviews(rows: Sequence[Cell]) -> list[Any]:
     return [figures.overview_figure("overview-auc", trees)]
 
 
-def figure_files(store: Store, baseline: str | None = None) -> dict[str, str]:
+def figure_files(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, str]:
     """The report's figures as files of their own: name and SVG text."""
-    content = gather(store, baseline)
+    content = gather(store, baseline, metric)
     rows: list[Cell] = content["cells"]
     by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
     found = {}
@@ -197,7 +198,7 @@ def figure_files(store: Store, baseline: str | None = None) -> dict[str, str]:
             found[slug(dataset, kind)] = made[kind]
         for number, curve in enumerate(made["curves"]):
             found[slug(dataset, "curves", number or "")] = curve
-    return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}
+    return {f"{name}.svg": visible(str(figure)) + "\n" for name, figure in found.items()}
 
 
 def markdown(content: dict[str, Any]) -> str:
@@ -243,6 +244,8 @@ def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str
 
 
 def as_csv(content: dict[str, Any]) -> str:
+    if not content["rows"]:
+        raise ValueError("only tuning runs are finished, none is compared; `hypersimplex study run` goes on with them")
     text = io.StringIO()
     writer = csv.DictWriter(text, list(content["rows"][0]), lineterminator="\n")
     writer.writeheader()
@@ -250,12 +253,14 @@ def as_csv(content: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def as_json(content: dict[str, Any]) -> str:
-    def finite(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return None if math.isnan(value) else str(value)
-        return value
+def finite(value: Any) -> Any:
+    """A number as JSON can hold it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
+
+def as_json(content: dict[str, Any]) -> str:
     names = ("verdict", "budget", "baseline", "rule", "losses", "diverged", "unfinished", "made", "trainings", "time")
     document: dict[str, Any] = {name: content[name] for name in names}
     document["commands"] = [command for _, command in content["commands"]]
@@ -263,5 +268,7 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def render(store: Store, format: str, baseline: str | None = None) -> str:
-    return {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline))
+def render(store: Store, format: str, baseline: str | None = None, metric: str | None = None) -> str:
+    text = {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline, metric))
+    # Names of data sets are not ours: what would command a terminal is spelled out; JSON has its own spelling.
+    return text if format == "json" else visible(text)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.measures import best as best_of
+from hypersimplex.study.measures import gain
 from hypersimplex.study.stats import Result
 from hypersimplex.study.store import Run
 
@@ -14,7 +16,9 @@ COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior"}
 
 
 def protocol(config: RunConfig) -> dict[str, object]:
-    return {k: v for k, v in asdict(config).items() if k not in COMPARED}
+    """Everything but what is compared; a shorter tuning run has that of the runs it chooses for."""
+    found = {k: v for k, v in asdict(config).items() if k not in COMPARED}
+    return found | {"epochs": config.tunes_for or config.epochs, "tunes_for": None}
 
 
 def dataset_names(configs: Sequence[RunConfig]) -> dict[str, str]:
@@ -37,7 +41,7 @@ def best_epoch(run: Run) -> int:
     values = [v for v, _ in run.scores()]
     if not values or any(v is None for v in values):
         return len(values) - 1
-    return max(range(len(values)), key=lambda i: (values[i], -i))
+    return max(range(len(values)), key=lambda i: (gain(run.measure, values[i] or 0.0), -i))
 
 
 def result(run: Run, dataset: str) -> Result:
@@ -62,7 +66,7 @@ def result(run: Run, dataset: str) -> Result:
         validation,
         best,
         math.nan if test is None else test,
-        max(tests, default=math.nan),
+        best_of(run.measure, tests) if tests else math.nan,
         run.tuning,
         run.measure,
         others(run, best),

@@ -6,7 +6,7 @@ import torch
 
 from hypersimplex.study.batches import check_rows, split
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data, load_cached
+from hypersimplex.study.data import Data, load_for
 from hypersimplex.study.engines import check_data
 from hypersimplex.study.models import make_network, outputs
 from hypersimplex.study.store import Store
@@ -17,12 +17,14 @@ def check(configs: Iterable[RunConfig], runtime: Runtime, store: Store | None = 
     """Load every data set, look at its sizes and make every network once."""
     kinds: dict[tuple[object, ...], list[RunConfig]] = {}
     for c in configs:
-        kinds.setdefault((c.dataset, c.label, c.subset, c.validation, c.network, c.width), []).append(c)
+        kinds.setdefault((c.dataset, c.label, c.drop, c.resize, c.subset, c.validation, c.network, c.width), []).append(
+            c
+        )
     if kinds:
         check_device(runtime.device)
     for group in kinds.values():
         first = group[0]
-        data = load_cached(first.dataset, runtime.data_folder, first.label)
+        data = load_for(first, runtime.data_folder)
         if store is not None:
             check_data(store, first, data)
         if first.is_trees:

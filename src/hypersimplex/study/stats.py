@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats as distributions
 
-from hypersimplex.study.measures import BASELINES
+from hypersimplex.study.measures import gain
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str
         lambda: {True: defaultdict(list), False: defaultdict(list)}
     )
     for r in results:
-        value = -math.inf if r.validation is None or math.isnan(r.validation) else r.validation
+        value = -math.inf if r.validation is None or math.isnan(r.validation) else gain(r.measure, r.validation)
         scores[r.dataset, r.loss, r.batch_size][r.tuning][r.setting].append(value)
     chosen = {}
     for cell, by_kind in scores.items():
@@ -212,7 +212,7 @@ def cells(
     families: dict[str, list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
         group.sort(key=lambda r: r.seed)
-        base = baseline or BASELINES[group[0].measure]
+        base = baseline or ("cross-entropy" if batch_size else "binary")
         if baseline is None and base not in losses[dataset]:
             base = losses[dataset][0]
         score = {r.seed: value(r) for r in group}

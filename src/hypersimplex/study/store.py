@@ -6,7 +6,6 @@ operating system releases when a process dies.
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,31 +14,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from hypersimplex.study import schema
 from hypersimplex.study.config import RunConfig, from_mapping
-
-VERSION = 1
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS trainings (
-    key TEXT PRIMARY KEY, config TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending',
-    attempts INTEGER NOT NULL DEFAULT 0, error TEXT, provenance TEXT NOT NULL DEFAULT '{}',
-    started TEXT, finished TEXT);
-CREATE TABLE IF NOT EXISTS runs (
-    key TEXT PRIMARY KEY, training TEXT NOT NULL REFERENCES trainings(key), config TEXT NOT NULL,
-    tuning INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS epochs (
-    training TEXT NOT NULL REFERENCES trainings(key), epoch INTEGER NOT NULL, train_loss REAL, lr REAL,
-    val_accuracy REAL, test_accuracy REAL, val_argmax REAL, test_argmax REAL, seconds REAL,
-    PRIMARY KEY (training, epoch));
-CREATE TABLE IF NOT EXISTS measures (
-    training TEXT NOT NULL REFERENCES trainings(key), epoch INTEGER NOT NULL, name TEXT NOT NULL, value REAL,
-    PRIMARY KEY (training, epoch, name));
-CREATE TABLE IF NOT EXISTS events (
-    id INTEGER PRIMARY KEY, training TEXT, at TEXT NOT NULL, what TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS commands (
-    id INTEGER PRIMARY KEY, at TEXT NOT NULL, command TEXT NOT NULL);
-"""
-# done: all epochs there. diverged: stopped at a loss that is not finite. failed: an error, tried again by the next run.
-STATES = ("pending", "running", "done", "diverged", "failed")
+from hypersimplex.study.schema import StoreError
 
 
 @dataclass(frozen=True)
@@ -54,19 +31,35 @@ class Epoch:
     val_argmax: float | None
     test_argmax: float | None
     seconds: float
-    # Of boosted trees alone: the area under the ROC curve, and the log loss of the test set after calibration on the
-    # validation split.
+    # Area under the ROC curve; log loss after calibration on the validation split.
     val_auc: float | None = None
     test_auc: float | None = None
     test_log_loss: float | None = None
+    # Of networks alone: the steps since the beginning; the seconds, within `seconds`, of recomputing statistics and
+    # thresholds and of evaluating; the share of the test samples that one class, the most frequent, is decided for.
+    steps: float | None = None
+    recompute_seconds: float | None = None
+    evaluate_seconds: float | None = None
+    one_class: float | None = None
+    # What --metric can choose by besides (`scoring`); "argmax" as above.
+    val_log_loss: float | None = None
+    val_balanced_accuracy: float | None = None
+    test_balanced_accuracy: float | None = None
+    val_f1: float | None = None
+    test_f1: float | None = None
+    val_balanced_accuracy_argmax: float | None = None
+    test_balanced_accuracy_argmax: float | None = None
+    val_f1_argmax: float | None = None
+    test_f1_argmax: float | None = None
+    val_auc_argmax: float | None = None
+    test_auc_argmax: float | None = None
+    val_log_loss_argmax: float | None = None
+    test_log_loss_argmax: float | None = None
 
 
 # Everything after `seconds` is a row of the table `measures`, which stores of the first version do not have.
 MEASURES = tuple(f.name for f in fields(Epoch))[8:]
-MEASURED = ", ".join(
-    f"(SELECT value FROM measures m WHERE m.training=e.training AND m.epoch=e.epoch AND m.name='{name}') AS {name}"
-    for name in MEASURES
-)
+MEASURED = ", ".join(f"m.{name}" for name in MEASURES)
 
 
 @dataclass(frozen=True)
@@ -80,6 +73,7 @@ class Run:
     error: str | None
     provenance: dict[str, Any]
     epochs: tuple[Epoch, ...]
+    metric: str | None = None  # what somebody wants it to be chosen and compared by
 
     def accuracies(self) -> list[tuple[float | None, float | None]]:
         """Return (validation, test) accuracy of every epoch by this variant's decision."""
@@ -89,26 +83,19 @@ class Run:
 
     @property
     def measure(self) -> str:
-        """Return what runs of this kind are chosen and compared by."""
-        return "auc" if self.config.is_trees else "accuracy"
+        """Return what the run is chosen and compared by."""
+        return self.metric or ("auc" if self.config.is_trees else "accuracy")
 
     def scores(self) -> list[tuple[float | None, float | None]]:
         """Return (validation, test) of every epoch by that measure."""
-        return [(e.val_auc, e.test_auc) for e in self.epochs] if self.config.is_trees else self.accuracies()
-
-
-class StoreError(RuntimeError):
-    """The file cannot be read or written; the message says why and what to do."""
+        if self.measure == "accuracy":
+            return self.accuracies()
+        name = self.measure + ("_argmax" if self.config.decision == "argmax" else "")
+        return [(getattr(e, f"val_{name}"), getattr(e, f"test_{name}")) for e in self.epochs]
 
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _read_only(path: Path) -> str:
-    """An address by which SQLite only reads; in a folder that cannot be written it must not look for its side files."""
-    alone = not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists()
-    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
 
 
 class Store:
@@ -117,31 +104,22 @@ class Store:
         with self._explained():
             # Autocommit: a transaction is always written out by `_transaction`. A minute of patience for other writers.
             if read_only:
-                self._db = sqlite3.connect(_read_only(self.path), timeout=60, isolation_level=None, uri=True)
+                self._db = sqlite3.connect(
+                    schema.read_only_address(self.path), timeout=60, isolation_level=None, uri=True
+                )
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             try:
                 self._db.row_factory = sqlite3.Row
-                tables = self._tables()
+                tables = schema.tables_of(self._db, self.path)
                 if read_only:
-                    self._read_as_it_is(tables)
+                    schema.read_as_it_is(self._db, tables, self.path)
                 else:
                     self._prepare(tables)
             except BaseException:
                 self._db.close()
                 raise
-
-    def _tables(self) -> set[str]:
-        """Return the tables of a store, or none of a new file; anything else is not ours to touch."""
-        # Before the version: another process may be making both, in one transaction.
-        tables = {r[0] for r in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
-        found = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if tables and not tables >= {"trainings", "runs", "epochs"}:
-            raise StoreError(f"{self.path} is a database of another program; name another file with --store")
-        if found not in (0, VERSION):
-            raise StoreError(f"{self.path} was written by another version (schema {found}, this is {VERSION})")
-        return tables
 
     def _prepare(self, tables: set[str]) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -149,15 +127,9 @@ class Store:
         # `measures` came later; older programs go on to use a file that has it.
         if "measures" not in tables:
             with self._transaction():
-                for statement in SCHEMA.split(";")[:-1]:
+                for statement in schema.SCHEMA.split(";")[:-1]:
                     self._db.execute(statement)
-                self._db.execute(f"PRAGMA user_version={VERSION}")
-
-    def _read_as_it_is(self, tables: set[str]) -> None:
-        if not tables:
-            raise StoreError(f"store {self.path} is empty; `hypersimplex study run` fills it")
-        if "measures" not in tables:
-            self._db.execute("CREATE TEMP TABLE measures (training TEXT, epoch INTEGER, name TEXT, value REAL)")
+                self._db.execute(f"PRAGMA user_version={schema.VERSION}")
 
     @property
     def work_folder(self) -> Path:
@@ -178,14 +150,7 @@ class Store:
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:
-            text = str(error)
-            if "full" in text:
-                hint = "; make room and run the same command again: it does what is missing"
-            elif "not a database" in text or "malformed" in text:
-                hint = "; name another file with --store, or restore this one from an export"
-            else:
-                hint = ""
-            raise StoreError(f"store {self.path}: {text}{hint}") from error
+            raise StoreError(f"store {self.path}: {error}{schema.advice(str(error))}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -278,15 +243,17 @@ class Store:
 
     def state(self, key: str) -> str | None:
         with self._explained():
-            row = self._db.execute("SELECT state FROM trainings WHERE key=?", (key,)).fetchone()
+            row = self._db.execute(f"SELECT {schema.STATE} FROM trainings t WHERE key=?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
-    def fingerprints(self, dataset: str, label: str | None) -> set[str]:
-        """Return the data fingerprints of the trainings begun on a data set, read with one label column."""
+    def fingerprints(self, config: RunConfig) -> set[str]:
+        """Return the data fingerprints of the trainings begun on a data set that was read in the same way."""
         query = "SELECT DISTINCT json_extract(provenance, '$.data') FROM trainings"
         query += " WHERE json_extract(config, '$.dataset')=? AND json_extract(config, '$.label') IS ?"
+        query += " AND COALESCE(json_extract(config, '$.drop'), '[]')=? AND json_extract(config, '$.resize') IS ?"
+        read = (config.dataset, config.label, json.dumps(config.drop, separators=(",", ":")), config.resize)
         with self._explained():
-            return {r[0] for r in self._db.execute(query, (dataset, label)) if r[0]}
+            return {r[0] for r in self._db.execute(query, read) if r[0]}
 
     def epoch_counts(self) -> dict[str, int]:
         with self._explained():
@@ -294,17 +261,20 @@ class Store:
 
     def epochs(self, key: str) -> list[Epoch]:
         with self._explained():
-            rows = self._db.execute(
-                f"SELECT e.*, {MEASURED} FROM epochs e WHERE training=? ORDER BY epoch", (key,)
-            ).fetchall()
+            own = schema.pivot(MEASURES, True)
+            query = f"SELECT e.*, {MEASURED} FROM epochs e LEFT JOIN {own} m USING (epoch) WHERE e.training=?"
+            rows = self._db.execute(f"{query} ORDER BY epoch", (key, key)).fetchall()
         return [Epoch(*tuple(r)[1:]) for r in rows]
 
-    def runs(self) -> list[Run]:
+    def runs(self, metric: str | None = None) -> list[Run]:
+        """Return all runs, to be chosen and compared by a metric, or by what is usual for their kind."""
         # One statement, so that all rows are of one moment.
         query = (
-            "SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, t.state, t.attempts, t.error,"
-            f" t.provenance, e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
-            " LEFT JOIN epochs e ON e.training = t.key ORDER BY r.rowid, e.epoch"
+            f"SELECT r.key AS run, r.training, r.config AS run_config, r.tuning, {schema.STATE} AS state, t.attempts,"
+            f" CASE WHEN t.state != {schema.STATE} THEN '{schema.EMPTY}' ELSE t.error END AS error, t.provenance,"
+            f" e.*, {MEASURED} FROM runs r JOIN trainings t ON t.key = r.training"
+            f" LEFT JOIN epochs e ON e.training = t.key LEFT JOIN {schema.pivot(MEASURES, False)} m"
+            " ON m.training = e.training AND m.epoch = e.epoch ORDER BY r.rowid, e.epoch"
         )
         with self._explained():
             rows = self._db.execute(query).fetchall()
@@ -324,6 +294,7 @@ class Store:
                 row["error"],
                 json.loads(row["provenance"]),
                 tuple(epochs),
+                metric,
             )
             for row, epochs in found.values()
         ]

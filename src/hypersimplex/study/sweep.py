@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import RunConfig
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, one_of, primary
 from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
+from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
 from hypersimplex.study.setup import check
 from hypersimplex.study.stats import choose_settings
@@ -37,6 +38,8 @@ class Study:
     tuning_seed: tuple[int, ...] = ()
     prior: float | None = None
     label: str | None = None
+    drop: tuple[str, ...] = ()
+    resize: int | None = None
     subset: int | None = None
     validation: float = 0.1
     network: str = "mlp"
@@ -47,6 +50,14 @@ class Study:
     momentum: float = 0.9
     augment: bool = False
     precision: str = "float32"
+    evaluation: str = "recomputed"
+    min_steps: int | None = None
+    tuning_epochs: int | None = None  # of the tuning runs; None: as many as of the compared ones
+    # How many of the seeds the losses run that are neither the baseline nor the primary one; None: all.
+    secondary_seeds: int | None = None
+    metric: str | None = None  # what settings and epochs are chosen by; None: accuracy, of boosted trees AUC
+    # The training samples of data sets whose batch sizes are cut to them: those of a preset, which knows no data.
+    samples: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in LISTS:
@@ -61,6 +72,13 @@ class Study:
             raise ValueError(f"prior must be between 0 and 1, got {self.prior}")
         if not min(self.tau) > 0:
             raise ValueError(f"tau must be positive, got {min(self.tau)}")
+        for name in ("tuning_epochs", "secondary_seeds"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.metric is not None:
+            object.__setattr__(self, "metric", self.metric.replace("-", "_"))
+            one_of("metric", self.metric, METRICS)
         both = set(self.seed) & set(self.tuning_seed)
         if both and self.tunes:
             raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
@@ -75,33 +93,59 @@ class Study:
 
     def grid(self, seeds: Iterable[int]) -> list[RunConfig]:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
-        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in LISTS}
+        own = (*LISTS, "tuning_epochs", "secondary_seeds", "samples", "metric")
+        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
         found = {}
         for seed, dataset, batch, loss, lr, tau in product(
             seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
         ):
+            batch = min(batch, self.samples.get(dataset, batch))
             run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, lr=lr, tau=tau, **shared)
             found[run.key()] = run
         return list(found.values())
 
+    @property
+    def compared_pair(self) -> list[str]:
+        """The variants of the two trainings that the primary question is about: all seeds are theirs."""
+        baseline = "binary" if self.network in TREES else "cross-entropy"
+        wanted = {VARIANTS[loss][0] for loss in (baseline, primary(self.loss)) if loss}
+        return [loss for loss in self.loss if VARIANTS[loss][0] in wanted]
+
+    def tuning(self) -> list[RunConfig]:
+        """The runs that only choose settings."""
+        runs = self.grid(self.tuning_seed) if self.tunes else []
+        epochs = self.tuning_epochs
+        if epochs is None or epochs >= self.epochs:
+            return runs
+        return [replace(c, epochs=epochs, tunes_for=self.epochs) for c in runs]
+
+    def compared(self) -> list[RunConfig]:
+        """The compared runs at every setting."""
+        if self.secondary_seeds is None:
+            return self.grid(self.seed)
+        few = set(self.seed[: self.secondary_seeds])
+        return [c for c in self.grid(self.seed) if c.seed in few or c.loss in self.compared_pair]
+
+    def at_one_setting(self) -> list[RunConfig]:
+        """The compared runs as if the first setting had been chosen: as many as there will be, at the same cost."""
+        return (replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self).compared()
+
     def first(self) -> list[RunConfig]:
         """The runs that need no choice: the tuning runs where the study tunes, all runs otherwise."""
-        return self.grid(self.tuning_seed if self.tunes else self.seed)
+        return self.tuning() if self.tunes else self.compared()
 
     def second(self, store: Store) -> list[RunConfig]:
         """The compared runs of a study that tunes, each at the setting chosen for its loss and batch size."""
         if not self.tunes:
             return []
         wanted = {c.key() for c in self.first()}
-        tuned = [r for r in store.runs() if r.key in wanted and r.state in FINISHED]
+        tuned = [r for r in store.runs(self.metric) if r.key in wanted and r.state in FINISHED]
         chosen = choose_settings(replace(result(r, r.config.dataset), tuning=True) for r in tuned)
-        return [c for c in self.grid(self.seed) if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
+        return [c for c in self.compared() if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
 
     def size(self) -> tuple[int, int]:
         """Return the number of tuning trainings and of compared ones."""
-        tuning = trainings(self.grid(self.tuning_seed)) if self.tunes else []
-        one = replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self
-        return len(tuning), len(trainings(one.grid(self.seed)))
+        return len(trainings(self.tuning())), len(trainings(self.at_one_setting()))
 
 
 def trainings(runs: Iterable[RunConfig]) -> list[RunConfig]:
@@ -145,29 +189,33 @@ def pending(store: Store, configs: Sequence[RunConfig]) -> list[RunConfig]:
     return [c for c in configs if store.state(c.key()) not in FINISHED]
 
 
-def from_toml(path: Path, base: Study) -> Study:
+def read_toml(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not TOML: {error}") from error
-    return override(base, values, str(path))
+
+
+def from_toml(path: Path, base: Study) -> Study:
+    return override(base, read_toml(path), str(path))
 
 
 def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
     """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
-    kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study)}
-    kinds |= {"prior": float, "label": str, "subset": int}
+    kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study) if f.name != "samples"}
+    kinds |= {"prior": float, "label": str, "metric": str}
+    kinds |= dict.fromkeys(("subset", "resize", "min_steps", "tuning_epochs", "secondary_seeds"), int)
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
             raise ValueError(f"{where}: {name} is not a field of a study; the fields are {', '.join(kinds)}")
         if value is None or value == [] or value == ():
             continue
-        if name in LISTS:
+        if name in LISTS or name == "drop":
             items = tuple(value) if isinstance(value, list | tuple) else (value,)
-            kind: type = {"dataset": str, "loss": str, "lr": float, "tau": float}.get(name, int)
+            kind: type = {"dataset": str, "drop": str, "loss": str, "lr": float, "tau": float}.get(name, int)
             changes[name] = tuple(_convert(where, name, v, kind) for v in items)
         else:
             changes[name] = _convert(where, name, value, kinds[name])

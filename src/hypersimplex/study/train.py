@@ -1,22 +1,26 @@
 """One training: the same loop, data order and initial weights for every loss."""
 
+import copy
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
-from hypersimplex.study import checkpoint
+from hypersimplex.study import checkpoint, evaluation, scoring
 from hypersimplex.study.batches import Features, Images, prepare
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import Data
-from hypersimplex.study.losses import correct, make_loss
+from hypersimplex.study.losses import make_loss
 from hypersimplex.study.models import make_network
 from hypersimplex.study.store import Epoch
 
 # "linear" is the scaling rule: the learning rate grows with the batch size, from this one.
 REFERENCE_BATCH = 128
+# "warmup" reaches the learning rate after this part of the steps.
+WARM_UP = 0.1
 
 
 class DivergedError(ArithmeticError):
@@ -40,11 +44,25 @@ def evaluation_batch(device: torch.device) -> int:
 
 
 def learning_rate(config: RunConfig, step: int, steps: int) -> float:
-    if config.schedule == "linear":
+    schedule = "warmup" if config.loss == "cross-entropy-warmup" else config.schedule
+    if schedule == "linear":
         return config.lr * config.batch_size / REFERENCE_BATCH
-    if config.schedule == "cosine":
-        return config.lr * 0.5 * (1 + math.cos(math.pi * step / steps))
+    warm = max(1, round(WARM_UP * steps)) if schedule == "warmup" else 0
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    if schedule in ("cosine", "warmup"):
+        return config.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
     return config.lr
+
+
+def passes(config: RunConfig, samples: int) -> int:
+    """Return how often an epoch goes over the training samples: once, or as often as `min_steps` needs.
+
+    >>> passes(RunConfig(batch_size=1000, epochs=40, min_steps=200), 1000)
+    5
+    """
+    epochs = config.tunes_for or config.epochs
+    return max(1, math.ceil((config.min_steps or 0) / (epochs * math.ceil(samples / config.batch_size))))
 
 
 class Training:
@@ -68,11 +86,21 @@ class Training:
         else:
             self.optimizer = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum)
         self.generator = torch.Generator().manual_seed(config.seed)
+        self.part = evaluation.part_of(self.prepared.train_rows)
         self.history: list[Epoch] = []
 
     @property
+    def passes(self) -> int:
+        return passes(self.config, len(self.prepared.train_rows))
+
+    @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.prepared.train_rows) / self.config.batch_size)
+        return self.passes * math.ceil(len(self.prepared.train_rows) / self.config.batch_size)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        here = self.prepared
+        return {"train": len(here.train_rows), "validation": len(here.validation_rows), "test": len(here.test_y)}
 
     @property
     def finished(self) -> bool:
@@ -85,10 +113,10 @@ class Training:
             x = x.contiguous(memory_format=memory)
         return x
 
-    def logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         half = self.config.precision == "bfloat16"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
-            out: Tensor = self.forward(x)
+            out: Tensor = (network or self.forward)(x)
         return out.float()
 
     def step(self, rows: Tensor) -> Tensor:
@@ -102,45 +130,100 @@ class Training:
     def run_epoch(self) -> Epoch:
         """Train one epoch, evaluate, and return what is to be recorded; DivergedError where the loss is not finite."""
         began = time.perf_counter()
-        number, config = len(self.history), self.config
-        rows = self.prepared.train_rows
-        order = rows[torch.randperm(len(rows), generator=self.generator)]
-        self.model.train()
-        self.loss.train()
-        # One number on the device, read once an epoch: reading it at every step would wait for the device.
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
-        lr = config.lr
-        for i, part in enumerate(torch.split(order, config.batch_size)):
-            lr = learning_rate(config, number * self.steps_per_epoch + i, config.epochs * self.steps_per_epoch)
-            for group in self.optimizer.param_groups:
-                group["lr"] = lr
-            total += self.step(part) * len(part)
-        mean = float(total) / len(order)
+        number, here = len(self.history), self.prepared
+        mean, lr = self.train_epoch(number)
         if not math.isfinite(mean):
             raise DivergedError(f"the training loss of epoch {number} is {mean}")
         # The hinge of NaN logits is zero: a loss can look fine after the network is lost.
         if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
             raise DivergedError(f"the network's weights are not finite after epoch {number}")
-        here = self.prepared
-        validation = self.evaluate(here.train, here.train_y, here.validation_rows)
-        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)))
-        seconds = time.perf_counter() - began
-        epoch = Epoch(number, mean, lr, validation[0], test[0], validation[1], test[1], seconds)
+        trained = time.perf_counter()
+        self.recompute()
+        recomputed = time.perf_counter()
+        seen: dict[str, list[Tensor]] = {"val": [], "test": []}
+        validation = self.evaluate(here.train, here.train_y, here.validation_rows, seen["val"])
+        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)), seen["test"])
+        more = self.measures(seen)
+        end = time.perf_counter()
+        epoch = Epoch(
+            number,
+            mean,
+            lr,
+            validation[0],
+            test[0],
+            validation[1],
+            test[1],
+            end - began,
+            steps=(number + 1) * self.steps_per_epoch,
+            recompute_seconds=recomputed - trained,
+            evaluate_seconds=end - recomputed,
+            one_class=test[2],
+            **more,
+        )
         self.history.append(epoch)
         return epoch
 
     @torch.no_grad()
-    def evaluate(self, source: Images | Features, target: Tensor, rows: Tensor) -> tuple[float | None, float | None]:
-        """Return the accuracy by the loss's own decision and by plain argmax; None without samples."""
+    def measures(self, seen: dict[str, list[Tensor]]) -> dict[str, float]:
+        """All other measures, from the logits of the validation and the test samples."""
+        here = self.prepared
+        labels = {"val": here.train_y[here.validation_rows], "test": here.test_y}
+        parts = {name: (labels[name].cpu().numpy(), torch.cat(some)) for name, some in seen.items() if some}
+        loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
+        return scoring.measures(loss, len(self.data.classes), parts)
+
+    def train_epoch(self, number: int) -> tuple[float, float]:
+        """Take the steps of one epoch; return the mean loss and the last learning rate."""
+        config, rows = self.config, self.prepared.train_rows
+        self.model.train()
+        self.loss.train()
+        # One number on the device, read once an epoch: reading it at every step would wait for the device.
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        lr, step = config.lr, number * self.steps_per_epoch
+        for _ in range(self.passes):
+            order = rows[torch.randperm(len(rows), generator=self.generator)]
+            for part in torch.split(order, config.batch_size):
+                lr = learning_rate(config, step, config.epochs * self.steps_per_epoch)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = lr
+                total += self.step(part) * len(part)
+                step += 1
+        return float(total) / (len(rows) * self.passes), lr
+
+    def recompute(self) -> None:
+        """Before an evaluation: set statistics and thresholds for the present weights, unless running ones decide."""
+        if self.config.evaluation == "recomputed":
+            here = self.prepared
+
+            def logits(rows: Tensor) -> Tensor:
+                # Not compiled: this way of running the network would be compiled anew every time.
+                return self.logits(self.inputs(here.train, rows), self.model)
+
+            evaluation.recompute(self.model, self.loss, logits, self.part, here.train_y)
+
+    @torch.no_grad()
+    def evaluate(
+        self, source: Images | Features, target: Tensor, rows: Tensor, kept: list[Tensor] | None = None
+    ) -> tuple[float | None, float | None, float | None]:
+        """Return the accuracy by the loss's own decision, by plain argmax, and the share of the class decided most.
+
+        None without samples. `kept` gets the logits.
+        """
         if len(rows) == 0:
-            return None, None
+            return None, None, None
         self.model.eval()
         self.loss.eval()
         right = torch.zeros(2, dtype=torch.int64, device=self.device)
+        decided = torch.zeros(len(self.data.classes), dtype=torch.int64, device=self.device)
         for part in torch.split(rows, evaluation_batch(self.device)):
-            right += correct(self.loss, self.logits(self.inputs(source, part)), target[part])
-        own, argmax = right.tolist()
-        return own / len(rows), argmax / len(rows)
+            logits = self.logits(self.inputs(source, part))
+            own: Tensor = self.loss.predict(logits)  # type: ignore[operator]
+            right += torch.stack([(own == target[part]).sum(), (logits.argmax(1) == target[part]).sum()])
+            decided += torch.bincount(own, minlength=len(decided))
+            if kept is not None:
+                kept.append(logits.cpu())
+        own_right, argmax = right.tolist()
+        return own_right / len(rows), argmax / len(rows), int(decided.max()) / len(rows)
 
     def snapshot(self) -> bytes:
         """Return everything the rest of the training depends on."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from hypersimplex.study.measures import MEASURES
+from hypersimplex.study.measures import MEASURES, gain
 from hypersimplex.study.stats import Cell, Result
 
 LEVEL = 0.05
@@ -24,7 +24,7 @@ def verdict(rows: Sequence[Cell]) -> str:
             sizes += [str(c.batch_size)] if c.batch_size else []
             seeds.add(c.against.n)
         if tested:
-            by = "" if tested[0].batch_size else f" by {MEASURES[tested[0].measure].title}"
+            by = "" if tested[0].measure == "accuracy" else f" by {MEASURES[tested[0].measure].title}"
             parts = [f"{word} {tested[0].baseline}{by} on {_listed(found)}" for word, found in places.items() if found]
             sentences.append(f"{loss} {'; it '.join(parts)}.")
     if sentences:
@@ -36,7 +36,7 @@ def verdict(rows: Sequence[Cell]) -> str:
 
 def _better_or_worse(cell: Cell) -> str:
     assert cell.against is not None
-    return "better" if cell.against.difference > 0 else "worse"
+    return "better" if gain(cell.measure, cell.against.difference) > 0 else "worse"
 
 
 def _listed(found: dict[str, list[str]]) -> str:

@@ -19,6 +19,7 @@ class Outcome(NamedTuple):
     numbers: "Tensor | array[float]"  # mu_and_k, or what the kernel wrote: an array costs less than a tensor
     samples: Tensor | int  # that were not ignored
     gradient: Tensor | None = None  # of the loss to the logits of the batch, if asked for
+    multilabel: Tensor | bool | None = None  # with a group: whether some rank's targets are
 
     @property
     def mu_and_k(self) -> Tensor:

@@ -12,9 +12,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch._batch import Batch, Settings
+from hypersimplex.torch._batch import Batch, Settings, per_class
+from hypersimplex.torch.decisions import is_multilabel
 
-_DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+_NUMBERS = 9  # of a rank's batch; then one for each setting
 _MESSAGE_BYTES = 512
 
 
@@ -75,40 +77,51 @@ class Agreement:
     kept: list[int]  # those that are not ignored
     finite: bool  # all logits and dense targets
     composed: bool  # some rank must see inside the loss
+    multilabel: bool  # some rank has dense targets of several dims that do not sum to 1
 
     @property
     def samples(self) -> int:
         return sum(self.kept)
 
 
-def agree(ranks: Ranks, batch: Batch | None, settings: Settings, composed: bool, error: Exception | None) -> Agreement:
-    """Exchange a few numbers; raise on every rank if one of them failed or they do not fit together."""
-    told = [int(error is None), 0, 0, 0, 0, 0, 0, _fingerprint(settings), int(composed)]
-    if batch is not None:
-        rows = batch.logits.shape[0] * batch.logits.shape[2]
-        told[1:4] = [batch.classes, _DTYPES.index(batch.logits.dtype), int(batch.dense is not None)]
-        told[4] = told[5] = rows
-    numbers = torch.tensor(told, dtype=torch.int64, device=ranks.device)
-    if batch is not None:
-        # Stays on the device: the exchange below is the only point where the host waits.
-        numbers[6] = _is_finite(batch).to(numbers)
-        if batch.labels is not None:
-            kept = batch.labels != settings.ignore_index
-            wrong = kept & ((batch.labels < 0) | (batch.labels >= batch.classes))
-            numbers[0] -= wrong.any().to(numbers)
-            numbers[5] = kept.sum().to(numbers)
-    table = [torch.empty_like(numbers) for _ in range(ranks.size)]
-    dist.all_gather(table, numbers, group=ranks.group)
+def describe(batch: Batch, target: Tensor, settings: Settings, composed: bool, device: torch.device) -> Tensor:
+    """What a rank tells the others of its call. Whatever can fail must fail here, or in reading the batch."""
+    classes, rows = batch.classes, batch.logits.shape[0] * batch.logits.shape[2]
+    told = [1, classes, DTYPES.index(batch.logits.dtype), int(batch.dense is not None), rows, rows, 0, int(composed), 0]
+    told += [_fingerprint(name, value, classes) for name, value in settings._asdict().items()]
+    numbers = torch.tensor(told, dtype=torch.int64, device=device)
+    # These stay on the device: the exchange is the only point where the host waits for them.
+    numbers[6] = _is_finite(batch).to(numbers)
+    if batch.labels is None:
+        numbers[8] = is_multilabel(target).to(numbers)
+    else:
+        kept = batch.labels != settings.ignore_index
+        wrong = kept & ((batch.labels < 0) | (batch.labels >= classes))
+        numbers[0] -= wrong.any().to(numbers)
+        numbers[5] = kept.sum().to(numbers)
+    return numbers
+
+
+def agree(
+    ranks: Ranks, told: Tensor | None, batch: Batch | None, settings: Settings, error: Exception | None
+) -> Agreement:
+    """Exchange what the ranks tell; raise on every rank if one of them failed or they do not fit together."""
+    size = _NUMBERS + len(Settings._fields)
+    told = torch.zeros(size, dtype=torch.int64, device=ranks.device) if told is None else told
+    table = [torch.empty_like(told) for _ in range(ranks.size)]
+    dist.all_gather(table, told, group=ranks.group)
     columns = torch.stack(table, dim=1).tolist()
-    ok, classes, dtypes, dense, all_rows, all_kept, finite, prints, inside = columns
+    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = columns
     if not all(ok):
         _raise_failure(ranks, batch, settings, error, ok)
     _same("input must have the same number of classes", classes)
-    _same("input must have the same dtype", [str(_DTYPES[code]) for code in dtypes])
+    _same("input must have the same dtype", [str(DTYPES[code]) for code in dtypes])
     _same("target must be of the same kind", ["dense" if d else "class indices" for d in dense])
-    if len(set(prints)) > 1:
-        raise ValueError("weight, ignore_index, reduction, k, prior and tau must be the same on every rank")
-    return Agreement(all_rows, all_kept, all(finite), any(inside))
+    for name, prints in zip(Settings._fields, given, strict=True):
+        for rank, value in enumerate(prints):
+            if value != prints[0]:
+                raise ValueError(f"{name} must be the same on every rank, got another on rank {rank} than on rank 0")
+    return Agreement(rows, kept, all(finite), any(composed), any(multilabel))
 
 
 def _is_finite(batch: Batch) -> Tensor:
@@ -120,10 +133,12 @@ def _is_finite(batch: Batch) -> Tensor:
     return torch.isfinite(total)
 
 
-def _fingerprint(settings: Settings) -> int:
-    """Of the plain numbers and the shapes; the values of tensors are trusted to be the same, like a model's weights."""
-    parts = [tuple(v.shape) if isinstance(v, Tensor) else v for v in settings]
-    return zlib.crc32(repr(parts).encode())
+def _fingerprint(name: str, value: Any, classes: int) -> int:
+    """The same for 1, 1.0 and a tensor of ones."""
+    if value is None or name in ("ignore_index", "reduction"):
+        return zlib.crc32(repr(value).encode())
+    each = per_class(name, value, classes, torch.device("cpu")).detach().contiguous()
+    return zlib.crc32(each.numpy().tobytes())
 
 
 def _same(rule: str, values: list[Any]) -> None:

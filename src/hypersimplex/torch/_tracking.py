@@ -28,7 +28,7 @@ def can_track(outcome: Outcome) -> bool:
 
 def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, with_share: bool = True) -> None:
     """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations."""
-    _, numbers, samples, _ = outcome
+    numbers, samples = outcome.numbers, outcome.samples
     threshold, seen, share, batches = buffers["threshold"], buffers["seen"], buffers["share"], buffers["batches"]
     dtype = threshold.dtype
     if isinstance(numbers, array) and isinstance(samples, int) and dtype in FLOATS:

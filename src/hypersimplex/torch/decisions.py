@@ -34,6 +34,15 @@ def decide(values: Tensor, classes: int, multilabel: bool) -> Tensor:
 
 
 @torch.no_grad()
+def is_multilabel(target: Tensor) -> Tensor:
+    """Whether dense targets are labels of their own, and not one class's share each, which sum to 1."""
+    if target.dim() < 2:
+        return torch.zeros((), dtype=torch.bool, device=target.device)
+    rounding = torch.finfo(target.dtype).eps if target.is_floating_point() else 0.0
+    return ((target.to(torch.float32).sum(1) - 1).abs() > 1e-3 + rounding).any()
+
+
+@torch.no_grad()
 def fold_(linear: nn.Module, threshold: Tensor, tau: Tensor) -> None:
     """Change the layer's weight and bias so that it puts out scores."""
     name, classes = type(linear).__name__, threshold.shape[0]

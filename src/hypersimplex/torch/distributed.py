@@ -4,7 +4,7 @@ The loss couples all samples of the batch, so the mean of the ranks' own losses 
 
     gather    every rank receives all logits and computes the whole loss. Small batches, and every odd case.
     search    every rank keeps its samples; the ranks look for the thresholds together, five numbers for each class and
-              step travel. Large batches; see _shared_search.py.
+              step travel. Large batches; see _rank_search.py.
 
 Which one is taken depends on numbers all ranks know. The backward pass exchanges nothing, except with reduction="none".
 
@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _batch, _own_loss, _shared_search
+from hypersimplex.torch import _batch, _own_loss, _rank_search
 from hypersimplex.torch._batch import Batch, Outcome, Settings
 from hypersimplex.torch._boundary import is_eager
-from hypersimplex.torch._ranks import Agreement, Ranks, agree, members, refuse_second_order
+from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
 GATHER_BYTES = 4 << 20
@@ -46,25 +46,30 @@ def forced(way: str) -> Iterator[None]:
 def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Outcome:
     """The loss of all ranks' samples, on every rank; with reduction="none" the losses of this rank's samples."""
     ranks = members(group, input)
-    batch, error, composed = None, None, False
+    batch, told, error = None, None, None
     try:
         batch = _read(input, target, settings)
         composed = settings.reduction == "none" or _needs_more(batch, settings)
+        told = describe(batch, target, settings, composed, ranks.device)
     except Exception as found:  # every failure must reach the other ranks before it is raised
         error = found
-    agreed = agree(ranks, batch, settings, composed, error)
+    agreed = agree(ranks, told, batch, settings, error)
     assert batch is not None
-    if _searches(batch, agreed):
-        outcome = _shared_search.compute(input, batch, settings, ranks, agreed)
-        if outcome is not None:
-            return outcome
-    return _gathered(batch, settings, ranks, agreed)
+    outcome = _rank_search.compute(input, batch, settings, ranks, agreed) if _searches(batch, agreed) else None
+    if outcome is None:
+        outcome = _gathered(batch, settings, ranks, agreed)
+    return outcome._replace(multilabel=agreed.multilabel)
 
 
 def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if not is_eager():
         raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
     _batch.check_types(input, target, settings)
+    for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
+        if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
+            raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
+    if input.is_floating_point() and input.dtype not in DTYPES:
+        raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
     _batch.check_reduction(settings.reduction)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)

@@ -103,7 +103,7 @@ class HyperSimplexLoss(nn.Module):
         if self.training and _tracking.can_track(outcome):
             _tracking.track(self._buffers_for(outcome), outcome, self.momentum)
             if target.dim() == logits.dim():
-                self._note_multilabel(logits, target)
+                self._note_multilabel(logits, target, outcome)
         return outcome.loss
 
     def scores(self, logits: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class HyperSimplexLoss(nn.Module):
                 found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
             _tracking.track(found, outcome, None, with_share=not isinstance(batch, Tensor))
             if not isinstance(batch, Tensor):
-                self._note_multilabel(*batch)
+                self._note_multilabel(batch[0], batch[1], outcome)
         if not found:
             raise ValueError("batches must hold at least one batch of logits, got none")
         moved = found["seen"] > 0
@@ -196,17 +196,12 @@ class HyperSimplexLoss(nn.Module):
             raise ValueError(f"logits must have {threshold.shape[0]} classes, as before, got {classes}")
         return buffers
 
-    @torch.no_grad()
-    def _note_multilabel(self, logits: Tensor, target: Tensor) -> None:
-        """Dense targets are one class's share each (they sum to 1), or labels of their own."""
-        if logits.dim() > 1 and target.shape == logits.shape:
-            rounding = torch.finfo(target.dtype).eps if target.is_floating_point() else 0.0
-            found = ((target.to(torch.float32).sum(1) - 1).abs() > 1e-3 + rounding).any()
-            if self.group is not None:  # all ranks must decide alike
-                from hypersimplex.torch._ranks import members
-
-                found = members(self.group, logits).maximum(found.to(torch.int32))
-            self.multilabel.logical_or_(found)
+    def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
+        found = outcome.multilabel  # with a group: that of all ranks
+        if found is None and logits.dim() > 1 and target.shape == logits.shape:
+            found = decisions.is_multilabel(target)
+        if found is not None:
+            self.multilabel.logical_or_(torch.as_tensor(found, device=self.multilabel.device))
 
     def _apply(self, fn: Any, recurse: bool = True) -> "HyperSimplexLoss":
         # Buffers keep their digits when a model is turned to half: decisions and counts need them.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
+from hypersimplex._search import Start, middle, search
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
@@ -155,7 +156,7 @@ def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     z = ((x - edge) / tau).clamp(-1, 1)
     nu = _search(z, k)
     y = torch.where(flat, (x >= edge).to(wide), (z - nu).clamp(0, 1))
-    mu = torch.where(flat, _middle(below, edge - tau), edge + nu * tau)
+    mu = torch.where(flat, middle(torch, below, edge, tau), edge + nu * tau)
 
     above = _count(x == torch.inf)
     share = k / above.clamp(min=1)
@@ -178,12 +179,6 @@ def _count(mask: Tensor) -> Tensor:
     return mask.sum(-1, keepdim=True)
 
 
-def _middle(a: Tensor, b: Tensor) -> Tensor:
-    """Where no entry is active every mu between a and b will do: the middle, or the finite end."""
-    ends = torch.isfinite(a).to(a.dtype) + torch.isfinite(b)
-    return torch.where(torch.isfinite(a), a / ends, 0) + torch.where(torch.isfinite(b), b / ends, 0)
-
-
 def _largest(x: Tensor, k: Tensor) -> Tensor:
     """The k-th largest entry: the bits of a float, read as a whole number, are in the order of the floats."""
     bits, integer = (64, torch.int64) if x.dtype == torch.float64 else (32, torch.int32)
@@ -202,21 +197,14 @@ def _turn_negatives(key: Tensor) -> Tensor:
 
 
 def _search(z: Tensor, k: Tensor) -> Tensor:
-    """Solve sum(clip(z - nu, 0, 1)) = k for nu between -1 and 0: Newton steps inside a bracket, or its middle."""
-    lo, hi = -torch.ones_like(k), torch.zeros_like(k)
-    nu = lo / 2
-    for step in range(64):
+    """Solve sum(clip(z - nu, 0, 1)) = k for nu between -1 and 0."""
+
+    def sums(nu: Tensor, low: Tensor, error: Tensor) -> tuple[Tensor, ...]:
         t = z - nu
-        inside = (t > 0) & (t < 1)
-        active = _count(inside)
-        # The ones are counted, not summed: a large k must not swallow the digits of the active entries.
-        r = torch.where(inside, t, 0).sum(-1, keepdim=True) - (k - _count(t >= 1))
-        lo, hi = torch.where(r >= 0, nu, lo), torch.where(r <= 0, nu, hi)
-        newton = nu + r / active
-        # Newton steps alone may shrink the bracket from one side only.
-        use = (newton >= lo) & (newton <= hi) & (step % 3 != 2)
-        settled = ~(r.abs() > 2 * torch.finfo(z.dtype).eps * active)
-        nu = torch.where(settled, nu, torch.where(use, newton, (lo + hi) / 2))
-        if step % 4 == 3 and bool(settled.all()):
-            break
+        active = (t > 0) & (t < 1)
+        return torch.where(active, t, 0).sum(-1, keepdim=True), _count(active), _count(t >= 1)
+
+    lo, hi = -torch.ones_like(k), torch.zeros_like(k)
+    tolerance = 2 * torch.finfo(z.dtype).eps
+    nu: Tensor = search(torch, sums, k, 1.0, Start(lo / 2, lo, hi), tolerance, 64, look_every=4).mu
     return nu

@@ -1,0 +1,178 @@
+// The kernel as functions that XLA calls: x, y and v are (outer, n, inner) arrays, and everything else is one
+// number per slice or one for all slices. A slice without a solution is NaN: jit has no other way to say it.
+#include "xla_ffi.hpp"
+
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "kernel.hpp"
+
+namespace hs::xla {
+
+namespace {
+
+std::atomic<bool> same_frames{false};
+
+Error* fail(const Frame& frame, int code, const char* message) {
+    ErrorArguments arguments{sizeof(ErrorArguments), nullptr, message, code};
+    return frame.api->create_error(&arguments);
+}
+
+// Whether this call only asks for the version; if so, it is answered.
+bool answered(const Frame& frame) {
+    auto* extension = frame.extensions;
+    if (!extension || extension->type != metadata_extension) return false;
+    Metadata& metadata = *reinterpret_cast<MetadataExtension*>(extension)->metadata;
+    metadata.version.major = major_version;
+    metadata.version.minor = minor_version;
+    metadata.traits = 0;
+    same_frames = frame.struct_size >= offsetof(Frame, attributes) + sizeof(Attributes);
+    return true;
+}
+
+Layout layout_of(const Buffer& x) {
+    int64_t n = x.sizes[1], inner = x.sizes[2];
+    // Contiguous rows are told from columns by an inner size of 1.
+    if (inner == 1) return {x.sizes[0], n, 1, n, 1, 0};
+    return {x.sizes[0], n, inner, n * inner, inner, 1};
+}
+
+int64_t size_of(const Buffer& b) {
+    int64_t size = 1;
+    for (int64_t d = 0; d < b.rank; ++d) size *= b.sizes[d];
+    return size;
+}
+
+template <class T>
+T* data(const Buffers& buffers, int64_t i) {
+    return static_cast<T*>(buffers.items[i]->data);
+}
+
+template <class T>
+std::vector<double> numbers(const Buffer& b) {
+    const T* from = static_cast<const T*>(b.data);
+    return std::vector<double>(from, from + size_of(b));
+}
+
+PerSlice per_slice(const std::vector<double>& values) {
+    if (values.size() == 1) return {nullptr, values[0]};
+    return {values.data(), 0};
+}
+
+template <class T>
+const Functions<T>& functions() {
+    if constexpr (sizeof(T) == 4) return variant().f32;
+    else return variant().f64;
+}
+
+int threads_of(const Frame& frame) { return *static_cast<const int32_t*>(frame.attributes.items[0]->value); }
+
+template <class T>
+void advise(const Layout& layout, T* output) {
+    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
+    if (bytes >= (4 << 20)) advise_large_pages(output, bytes);
+}
+
+bool solvable(double k, double tau, int64_t n) {
+    return k >= 0 && k <= static_cast<double>(n) && tau > 0 && std::isfinite(tau);
+}
+
+// Whether k asks for more entries than are not -inf. If the slice has a NaN as well, it is NaN anyway.
+template <class T>
+bool over_masked(const Project<T>& p, int64_t slice) {
+    const T* x = p.x + p.layout.origin(slice);
+    int64_t usable = 0;
+    for (int64_t i = 0; i < p.layout.n; ++i)
+        usable += x[i * p.layout.stride] != -std::numeric_limits<T>::infinity();
+    return p.k[slice] > static_cast<double>(usable);
+}
+
+template <class T>
+void spoil(const Project<T>& p, int64_t slice) {
+    T* y = p.y + p.layout.origin(slice);
+    for (int64_t i = 0; i < p.layout.n; ++i) y[i * p.layout.stride] = std::numeric_limits<T>::quiet_NaN();
+    p.mu[slice] = std::numeric_limits<double>::quiet_NaN();
+}
+
+// x, k, what x's type rounds away from k, tau -> y, mu.
+template <class T>
+Error* project(const Frame& frame) {
+    const Buffers& in = frame.arguments;
+    Layout layout = layout_of(*in.items[0]);
+    std::vector<double> k = numbers<T>(*in.items[1]), rest = numbers<T>(*in.items[2]);
+    std::vector<double> tau = numbers<T>(*in.items[3]);
+    for (size_t s = 0; s < k.size(); ++s) k[s] += rest[s];
+    std::vector<double> given_k = k, given_tau = tau, mu(static_cast<size_t>(layout.slices()));
+    for (double& value : k) value = solvable(value, 1, layout.n) ? value : 0;
+    for (double& value : tau) value = solvable(0, value, layout.n) ? value : 1;
+    Project<T> p{};
+    p.layout = layout;
+    p.k = per_slice(k);
+    p.tau = per_slice(tau);
+    p.x = data<const T>(in, 0);
+    p.y = data<T>(frame.results, 0);
+    p.mu = mu.data();
+    p.threads = threads_of(frame);
+    advise(layout, p.y);
+    Status status = functions<T>().project(p).status;
+    if (status == Status::no_memory)
+        return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
+    PerSlice ks = per_slice(given_k), taus = per_slice(given_tau);
+    T* mu_out = data<T>(frame.results, 1);
+    for (int64_t s = 0; s < layout.slices(); ++s) {
+        bool masked = status == Status::masked_k && over_masked(p, s);
+        if (masked || !solvable(ks[s], taus[s], layout.n)) spoil(p, s);
+        mu_out[s] = static_cast<T>(mu[static_cast<size_t>(s)]);
+    }
+    return nullptr;
+}
+
+// y, v, tau -> (v - mean of v over the active entries)/tau at the active entries, 0 elsewhere.
+template <class T>
+Error* centered(const Frame& frame) {
+    std::vector<double> tau = numbers<T>(*frame.arguments.items[2]);
+    Backward<T> p{};
+    p.layout = layout_of(*frame.arguments.items[0]);
+    p.tau = per_slice(tau);
+    p.y = data<const T>(frame.arguments, 0);
+    p.v = data<const T>(frame.arguments, 1);
+    p.grad = data<T>(frame.results, 0);
+    p.threads = threads_of(frame);
+    advise(p.layout, p.grad);
+    if (functions<T>().backward(p).status == Status::no_memory)
+        return fail(frame, resource_exhausted, "hypersimplex: no memory for the gradient");
+    return nullptr;
+}
+
+using Typed = Error* (*)(const Frame&);
+
+Error* handle(Frame* frame, int64_t arguments, int64_t results, Typed with_float, Typed with_double) {
+    if (answered(*frame)) return nullptr;
+    bool known = readable(*frame) && frame->arguments.count == arguments && frame->results.count == results &&
+                 frame->attributes.count == 1 && frame->attributes.types[0] == scalar_attribute &&
+                 frame->attributes.items[0]->dtype == type_int32 && frame->arguments.items[0]->rank == 3;
+    if (!known) return fail(*frame, invalid_argument, "hypersimplex: XLA calls the kernel in an unknown way");
+    int dtype = frame->arguments.items[0]->dtype;
+    if (dtype != type_float32 && dtype != type_float64)
+        return fail(*frame, invalid_argument, "hypersimplex: x must be float32 or float64");
+    try {
+        return dtype == type_float32 ? with_float(*frame) : with_double(*frame);
+    } catch (const std::bad_alloc&) {
+        return fail(*frame, resource_exhausted, "hypersimplex: no memory for one number per slice");
+    } catch (const std::exception& error) {
+        return fail(*frame, internal_error, error.what());
+    }
+}
+
+}  // namespace
+
+Error* project_handler(Frame* frame) { return handle(frame, 4, 2, project<float>, project<double>); }
+Error* centered_handler(Frame* frame) { return handle(frame, 3, 1, centered<float>, centered<double>); }
+
+bool compatible() { return same_frames; }
+
+}  // namespace hs::xla

@@ -1,0 +1,135 @@
+"""The one search for thresholds in Python: sums at given thresholds in, thresholds out.
+
+For every slice, sum(clip((x - mu)/tau, 0, 1)) falls as mu rises, along straight pieces. A Newton step follows the piece
+at mu to where it meets k; a bracket keeps it from leaving the solution behind. Only sums leave a pass over the entries,
+so one path serves one process and many: `reduce` adds up the sums of all ranks or machines, and every one of them draws
+the same conclusions.
+
+All vectors have one number for each slice. `xp` is NumPy or torch, whichever they belong to; nothing here waits for a
+device but the question whether all slices are settled, and that is asked every `look_every` steps.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Vector = Any  # of NumPy or of torch
+ACTIVE_SUM, ACTIVE, ONES = range(3)  # rows of a table of sums: the active projections, the active entries, the ones
+
+ROUNDING = 1e-16  # of k in a sum
+JUMP = 1e-12  # of k, where a sum of weights steps over k and no entry is active
+
+
+class Start(NamedTuple):
+    """Where to begin: at mu, between lo and hi. With `width` these may be infinite: it is how far to jump at first."""
+
+    mu: Vector
+    lo: Vector
+    hi: Vector
+    width: Vector | None = None
+
+
+class Found(NamedTuple):
+    mu: Vector
+    low: Vector  # digits that mu has not, or 0
+    sums: Vector  # the table there
+    exact: Vector  # whether the sum is k as nearly as was asked for
+
+
+def search(
+    xp: Any,
+    sums: Callable[[Vector, Vector, Vector], Vector],
+    k: Vector,
+    tau: Vector | float,
+    start: Start,
+    tolerance: float,
+    most_steps: int,
+    *,
+    reduce: Callable[[Vector], Vector] | None = None,
+    settled: Vector | None = None,
+    two_parts: bool = False,
+    look_every: int = 1,
+) -> Found:
+    """Find mu such that the projections at mu sum to k, but for `tolerance` times the number of active entries.
+
+    `sums(mu, low, error)` has one row for each of ACTIVE_SUM, ACTIVE and ONES, and for whatever else the caller wants
+    to know at the solution; error is that of the step before, per active entry. With `reduce`, slices that are settled
+    are not asked for again: their mu is NaN, and they are not sent. With `two_parts`, the solution is mu + low.
+    """
+    mu, lo, hi, width = start
+    low, last, error = xp.zeros_like(mu), xp.inf, xp.full_like(mu, xp.inf)
+    settled = low > 0 if settled is None else settled
+    table, exact = None, settled
+    rounding, jump = ROUNDING * k, JUMP * k
+    for step in range(most_steps):
+        table = _ask(xp, sums, mu, low, error, reduce, settled, table)
+        active, some = table[ACTIVE], table[ACTIVE] > 0
+        # The ones are taken off k, not added up: a large k must not swallow the digits of the active entries.
+        r = table[ACTIVE_SUM] - (k - table[ONES])
+        size = abs(r)
+        exact = exact | ~(size > tolerance * active + xp.where(some, rounding, jump))
+        settled = settled | exact
+        if step % look_every == look_every - 1 and bool(settled.all()):
+            break
+        rises = r > 0
+        lo, hi = xp.where(rises, mu, lo), xp.where(rises, hi, mu)
+        count = xp.where(some, active, 1)
+        error = size / count
+        shift = low + r * tau / count
+        newton = mu + shift
+        within = some & (((lo < newton) & (newton < hi)) | (newton == mu))
+        good, other, width = _otherwise(xp, within, size <= last / 2, lo, hi, width)
+        last = size
+        to = xp.where(good, newton, other)
+        rest = xp.where(good, _rounded_off(mu, shift, newton), 0.0) if two_parts else low
+        settled = settled | ((to == mu) & (rest == low))  # rounding: nothing better exists
+        mu, low = xp.where(settled, mu, to), xp.where(settled, low, rest)
+    return Found(mu, low, table, exact)
+
+
+def _ask(
+    xp: Any, sums: Any, mu: Vector, low: Vector, error: Vector, reduce: Any, settled: Vector, table: Vector
+) -> Vector:
+    """The sums at mu of all ranks or machines, of slices that are not settled; the others' are those of the table."""
+    if reduce is None:
+        return sums(mu, low, error)
+    found = sums(xp.where(settled, xp.nan, mu), low, error)
+    asked = ~settled
+    if bool(asked.all()):
+        return reduce(found)
+    table = xp.zeros_like(found) if table is None else table
+    table[:, asked] = reduce(found[:, asked])
+    return table
+
+
+def _otherwise(
+    xp: Any, within: Vector, halved: Vector, lo: Vector, hi: Vector, width: Vector | None
+) -> tuple[Vector, Vector, Vector | None]:
+    """Where a Newton step is good, and where to go if it is not: to the middle, or towards an end that is not known.
+
+    It is good within the bracket if the step before has halved the residual: either that or the bracket shrinks.
+    """
+    middle = lo / 2 + hi / 2
+    if width is None:
+        return within & halved, middle, None
+    below, above = lo == -xp.inf, hi == xp.inf
+    good = within & (halved | below | above)
+    return good, xp.where(below, hi - width, xp.where(above, lo + width, middle)), xp.where(good, width, 4 * width)
+
+
+def _rounded_off(mu: Vector, shift: Vector, total: Vector) -> Vector:
+    """What the sum of mu and shift lost."""
+    back = total - mu
+    return (mu - (total - back)) + (shift - back)
+
+
+def is_flat(xp: Any, active_sum: Vector, active: Vector, slack: Vector | float) -> Vector:
+    """Whether no entry is active but for rounding: any threshold between two entries will do."""
+    return xp.minimum(active_sum, active - active_sum) <= slack
+
+
+def middle(xp: Any, zero: Vector, one: Vector, tau: Vector | float) -> Vector:
+    """Of all mu between the largest entry that is 0 and the smallest that is 1: the middle, or the finite end."""
+    first, last = zero, one - tau
+    has_first, has_last = xp.isfinite(first), xp.isfinite(last)
+    ends = xp.where(has_first & has_last, 2.0, 1.0)
+    return xp.where(has_first, first, 0.0) / ends + xp.where(has_last, last, 0.0) / ends

@@ -1,0 +1,24 @@
+"""`hypersimplex bench`: the comparison with peers belongs to a checkout, and this runs it from there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import typer
+
+SUITE = Path("benchmarks/peers/__main__.py")
+
+
+def bench(context: typer.Context) -> None:
+    """Compare the operator with its peers; inside a checkout of the repository.
+
+    Options: hypersimplex bench --help, there.
+    """
+    if not SUITE.is_file():
+        typer.echo(
+            f"error: hypersimplex bench must run inside a checkout of hypersimplex, whose {SUITE} it starts, "
+            f"got {Path.cwd()}",
+            err=True,
+        )
+        raise typer.Exit(1)
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "benchmarks.peers", *context.args]))

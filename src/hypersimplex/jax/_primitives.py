@@ -1,0 +1,146 @@
+"""The projection and its Jacobian as two primitives: the C++ kernel on a single CPU device, jnp everywhere else.
+
+Which of the two is decided when a program is lowered, since only then its devices are known. A program that is spread
+over devices keeps jnp, which XLA knows how to part, and so does one that is exported, which must run without this
+package. XLA calls the kernel through its foreign function interface.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from hypersimplex import _kernel
+from hypersimplex._numpy import threads
+from hypersimplex.jax import _plain
+from hypersimplex.jax._along import Along, Array
+
+_project = Primitive("hypersimplex_project")
+_project.multiple_results = True
+_centered = Primitive("hypersimplex_centered")
+
+
+def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Array, Array]:
+    y, mu = _project.bind(x, k, k_low, tau, axis=along.axis)
+    return y, mu
+
+
+def centered(y: Array, v: Array, tau: Array, along: Along) -> Array:
+    out: Array = _centered.bind(y, v, tau, axis=along.axis)
+    return out
+
+
+def _plain_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) -> tuple[Array, Array]:
+    return _plain.project(x, k, k_low, tau, Along(axis))
+
+
+def _plain_centered(y: Array, v: Array, tau: Array, *, axis: int) -> Array:
+    return _plain.centered(y, v, tau, Along(axis))
+
+
+def _kernel_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) -> tuple[Array, Array]:
+    folded, slices = _folded(x.shape, axis)
+    out = tuple(jax.ShapeDtypeStruct(shape, x.dtype) for shape in (folded, slices))
+    k = jnp.broadcast_to(k, np.broadcast_shapes(k.shape, k_low.shape))
+    numbers = [_numbers(a, x.shape, axis) for a in (k, jnp.broadcast_to(k_low, k.shape), tau)]
+    y, mu = jax.ffi.ffi_call(_project.name, out)(x.reshape(folded), *numbers, threads=np.int32(threads()))
+    return y.reshape(x.shape), mu.reshape(_without(x.shape, axis))
+
+
+def _kernel_centered(y: Array, v: Array, tau: Array, *, axis: int) -> Array:
+    folded, _ = _folded(y.shape, axis)
+    call = jax.ffi.ffi_call(_centered.name, jax.ShapeDtypeStruct(folded, y.dtype))
+    out = call(y.reshape(folded), v.reshape(folded), _numbers(tau, y.shape, axis), threads=np.int32(threads()))
+    return jnp.reshape(out, y.shape)
+
+
+def _folded(shape: tuple[int, ...], axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shapes in which the kernel takes an array and one number for each slice: (outer, n, inner)."""
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    return (outer, shape[axis], inner), (outer, 1, inner)
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def _numbers(a: Array, shape: tuple[int, ...], axis: int) -> Array:
+    return a.reshape(-1) if a.size == 1 else jnp.broadcast_to(a, _without(shape, axis)).reshape(-1)
+
+
+def _kernel_serves() -> bool:
+    wanted = os.environ.get("HYPERSIMPLEX_JAX_KERNEL", "1")
+    if wanted not in ("0", "1"):
+        raise ValueError(f"HYPERSIMPLEX_JAX_KERNEL must be 0 or 1, got {wanted!r}")
+    return wanted == "1" and kernel_is_registered()
+
+
+@cache
+def kernel_is_registered() -> bool:
+    """Hand the kernel's functions to XLA, which must be running; False if it is too old or calls otherwise."""
+    try:
+        from jax import ffi
+
+        for name, function in _kernel.xla_handlers().items():
+            ffi.register_ffi_target(name, function, platform="cpu")
+    except (ImportError, RuntimeError, ValueError):  # JAX before 0.5; a version of the interface that XLA refuses
+        return False
+    return _kernel.xla_compatible()
+
+
+def _lower(on_one_cpu: Callable[..., Any], elsewhere: Callable[..., Any], many: bool) -> Callable[..., Any]:
+    def rule(context: Any, *operands: Any, **settings: Any) -> Any:
+        module = context.module_context
+        alone = getattr(module.axis_context, "num_devices", None) == 1
+        exported = getattr(module.lowering_parameters, "for_export", True)
+        chosen = on_one_cpu if alone and not exported and _kernel_serves() else elsewhere
+        return mlir.lower_fun(partial(chosen, **settings), multiple_results=many)(context, *operands)
+
+    return rule
+
+
+def _batched(primitive: Primitive, arrays: int, args: Any, dims: Any, *, axis: int) -> Any:
+    """The batch becomes the first axis. The first `arrays` arguments need all of it, numbers may be the same."""
+    size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
+    moved = [a[None] if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
+    whole = [jnp.broadcast_to(a, (size, *a.shape[1:])) for a in moved[:arrays]]
+    out = primitive.bind(*whole, *moved[arrays:], axis=axis + 1)
+    return (out, (0,) * len(out)) if primitive.multiple_results else (out, 0)
+
+
+def _centered_jvp(primals: Any, tangents: Any, *, axis: int) -> tuple[Array, Array]:
+    """Linear in v; A does not move with y, but for jumps."""
+    y, v, tau = primals
+    _, dv, dtau = tangents
+    out = _centered.bind(y, v, tau, axis=axis)
+    dout = jnp.zeros_like(out) if isinstance(dv, ad.Zero) else _centered.bind(y, dv, tau, axis=axis)
+    return out, dout if isinstance(dtau, ad.Zero) else dout - out * (dtau / tau)
+
+
+def _centered_transpose(cotangent: Any, y: Any, v: Any, tau: Any, *, axis: int) -> Any:
+    """Symmetric."""
+    to_v = cotangent if isinstance(cotangent, ad.Zero) else _centered.bind(y, cotangent, tau, axis=axis)
+    return None, to_v, None
+
+
+def _define(primitive: Primitive, arrays: int, kernel: Callable[..., Any], plain: Callable[..., Any]) -> None:
+    many = primitive.multiple_results
+    primitive.def_impl(plain)
+    mlir.register_lowering(primitive, mlir.lower_fun(plain, multiple_results=many))
+    mlir.register_lowering(primitive, _lower(kernel, plain, many), platform="cpu")
+    batching.primitive_batchers[primitive] = partial(_batched, primitive, arrays)
+
+
+_define(_project, 1, _kernel_project, _plain_project)
+_define(_centered, 2, _kernel_centered, _plain_centered)
+_project.def_abstract_eval(lambda x, k, k_low, tau, axis: (x, x.update(shape=_without(x.shape, axis))))
+_centered.def_abstract_eval(lambda y, v, tau, axis: y)
+ad.primitive_jvps[_centered] = _centered_jvp
+ad.primitive_transposes[_centered] = _centered_transpose

@@ -1,0 +1,134 @@
+"""The thresholds of a batch that lies on many ranks, found together.
+
+Every rank first solves its own samples with its part of k. The sums over a rank's samples decrease in mu, so the
+threshold of all samples lies between the smallest and the largest of the ranks' own: a bracket for one exchange. Then
+all ranks take the same Newton steps; at each one five numbers for a class are summed over the ranks: the active
+projections, how many are active, the ones, the errors of the active, and the squared errors. The last step's sums are
+the loss, and all that the gradient needs from other ranks.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
+from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
+from hypersimplex.torch.backends import pick
+
+MOST_STEPS = 24
+ERRORS, SQUARES = 3, 4  # rows of sums, behind those of the search
+
+
+def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement) -> Outcome | None:
+    """The loss with a gradient to input, or None if the search does not settle (on all ranks alike)."""
+    with torch.no_grad():
+        device, n = batch.logits.device, agreed.samples
+        tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
+        part = Part(batch, settings.ignore_index, tau)
+        given = settings.k is not None or settings.prior is not None
+        counts = tau if given else ranks.sum(part.counts())
+        k = _batch.wanted(settings, counts, n).detach().contiguous()
+        _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
+        searched = _search(part, k, tau, ranks, agreed)
+        if searched is None:
+            return None
+        found, threshold = searched
+        weight = _batch.per_class("weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device)
+        total = (weight * found.sums[SQUARES]).sum() / 2
+        scale = 1 / n if settings.reduction == "mean" else 1.0
+        value = (total * scale).to(result_dtype(batch.logits))
+    if torch.is_grad_enabled() and input.requires_grad:
+        grad = part.gradient(found, weight.detach() * (ranks.size * scale))
+        apply: Any = _Loss.apply
+        value = apply(input, value, grad)
+    return Outcome(value, torch.stack((threshold, k)), n)
+
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, value: Tensor, grad: Tensor) -> Tensor:
+        ctx.grad = grad.to(input.dtype).reshape(input.shape)
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor, None, None]:
+        refuse_second_order()
+        return (ctx.grad * v).to(ctx.grad.dtype), None, None
+
+
+class Part:
+    """One rank's samples."""
+
+    def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
+        self.backend, self.tau, self.ignored = pick(batch.logits), tau, ignore_index
+        batch = batch._replace(logits=batch.logits.detach())
+        if batch.dense is not None:
+            batch = batch._replace(dense=batch.dense.detach())
+        self.batch = self.backend.prepare(batch)
+        self.dtype = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
+        self.kept = None if batch.labels is None else batch.labels != ignore_index
+
+    def counts(self) -> Tensor:
+        """The sum of every class's targets."""
+        _, labels, dense, _ = self.batch
+        if dense is not None:
+            return dense.sum((0, 2), dtype=torch.float64)
+        assert labels is not None
+        assert self.kept is not None
+        zeros = torch.zeros(self.batch.classes, dtype=torch.float64, device=self.kept.device)
+        safe = torch.where(self.kept, labels, 0).reshape(-1)
+        return zeros.index_add(0, safe, self.kept.reshape(-1).to(torch.float64))
+
+    def solve(self, k: Tensor) -> Tensor | None:
+        """The thresholds of this rank's samples alone, or None without samples."""
+        if self.batch.logits.numel() == 0 or (self.kept is not None and not bool(self.kept.any())):
+            return None
+        return self.backend.loss(self.batch, Settings(None, self.ignored, "sum", k, None, self.tau), False).mu_and_k[0]
+
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
+        return self.backend.sums(self.batch, self.ignored, self.tau, mu, low)
+
+    def gradient(self, found: Found, factor: Tensor) -> Tensor:
+        mean = found.sums[ERRORS] / found.sums[ACTIVE].clamp(min=1)
+        return self.backend.gradient(self.batch, self.ignored, self.tau, found.mu, found.low, mean, factor)
+
+    def gap(self, mu: Tensor, at: Tensor) -> Tensor:
+        """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
+        x = self.batch.logits[:, at].to(self.dtype)
+        above = x - mu[at, None] > self.tau[at, None] / 2
+        lost = torch.zeros_like(above) if self.kept is None else ~self.kept[:, None]
+        zero = torch.where(above | lost, -torch.inf, x).movedim(1, 0).flatten(1)
+        one = torch.where(~above | lost, -torch.inf, -x).movedim(1, 0).flatten(1)
+        # A rank without samples has no largest entry.
+        none = x.new_full((at.shape[0], 1), -torch.inf)
+        return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
+
+
+def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:
+    """The solution, and the thresholds to report."""
+    n, kept = agreed.samples, agreed.kept[ranks.rank]
+    own = part.solve((k * kept / n).clamp(max=kept))
+    ends = ranks.maximum(torch.stack((own, -own)) if own is not None else torch.full((2, *k.shape), -torch.inf).to(k))
+    hi, lo = ends[0], -ends[1]
+    nothing, everything = k == 0, k == n
+    edge = torch.where(nothing, hi, lo)  # the largest entry; the smallest less tau
+    # A rank's own threshold is as exact as its precision allows.
+    slack = 1e-3 * tau + 4 * torch.finfo(part.dtype).eps * torch.maximum(lo.abs(), hi.abs())
+    lo, hi = lo - slack, hi + slack
+    mu = torch.where(nothing, torch.inf, torch.where(everything, -torch.inf, lo / 2 + hi / 2))
+    tolerance = 2e-15 if part.dtype == torch.float64 else 2e-7
+    found = search(torch, part.sums, k, tau, Start(mu, lo, hi), tolerance, MOST_STEPS, reduce=ranks.sum, two_parts=True)
+    if not bool(found.exact.all()):
+        return None
+    threshold = torch.where(nothing | everything, edge, found.mu + found.low)
+    # Counts are whole numbers, and so is the sum of the active entries where k is.
+    whole = torch.where(k == k.floor(), 0.5, 0.0)
+    flat = is_flat(torch, found.sums[ACTIVE_SUM], found.sums[ACTIVE], whole) & ~nothing & ~everything
+    if bool(flat.any()):
+        at = flat.nonzero().squeeze(1)
+        zero, one = ranks.maximum(part.gap(found.mu, at))
+        threshold[at] = middle(torch, zero, -one, tau[at])
+    return found, threshold

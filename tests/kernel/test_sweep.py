@@ -1,0 +1,67 @@
+"""The kernel at its own boundaries, on every instruction set that the processor runs: see sweep.py.
+
+The default suite takes one problem in forty, `make test-slow` all, and `make fuzz` draws others for as long as asked.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hypersimplex import _kernel, reference
+from tests.kernel import exact, shapes
+
+VARIANTS = ("baseline", "avx2", "avx512")
+
+
+def sweep(variant, *arguments):
+    environment = {**os.environ, "HYPERSIMPLEX_SIMD": variant}
+    probe = [sys.executable, "-c", "import hypersimplex"]
+    if subprocess.run(probe, env=environment, capture_output=True, timeout=120).returncode:
+        pytest.skip(f"this processor does not run {variant}")
+    command = [sys.executable, "-m", "tests.kernel.sweep", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800)
+    last = (done.stdout.splitlines() or [""])[-1]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert last.endswith(f" problems, 0 failed: {variant}"), last
+    assert int(last.split()[0]) > 80
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_sample_of_the_boundaries(variant):
+    sweep(variant, "--every", "40")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_all_boundaries(variant):
+    """One in three where the instruction set is not this processor's best."""
+    sweep(variant, "--every", "1" if variant == _kernel.variant() else "3")
+
+
+def test_a_problem_is_read_as_it_is_printed():
+    for problem in list(shapes.boundary_problems())[::500]:
+        assert shapes.parse(str(problem)) == problem
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_yardstick_agrees_with_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    for n in (1, 2, 3, 7, 30):
+        x = rng.normal(size=(8, n)) * 10 ** rng.uniform(-2, 2)
+        x = np.round(x) if seed % 2 else x
+        if seed % 3 == 0:
+            x[rng.random(x.shape) < 0.3] = -np.inf
+            x[rng.random(x.shape) < 0.1] = np.inf
+        sure, usable = (x == np.inf).sum(1), (x > -np.inf).sum(1)
+        tau = 10 ** rng.uniform(-2, 1, size=8)
+        for k in (rng.uniform(sure, usable), np.round(rng.uniform(sure, usable)), sure + 0.0, usable + 0.0):
+            y, mu = exact.project(x, k, tau)
+            np.testing.assert_allclose(y, reference.soft_binary_argmax(x, k, tau), rtol=0, atol=1e-12)
+            np.testing.assert_allclose(mu, reference.threshold(x, k, tau), rtol=1e-12, atol=1e-12)
+            v = rng.normal(size=x.shape)
+            for got, right in zip(exact.pull_back(y, v, tau), reference.vjp(y, v, tau), strict=True):
+                np.testing.assert_allclose(got, right, rtol=0, atol=1e-12 / tau.min())
+            np.testing.assert_array_equal(exact.largest(x, np.floor(k)), reference.binary_argmax(x, np.floor(k)))

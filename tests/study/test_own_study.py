@@ -1,0 +1,118 @@
+"""A study on one's own data, as a new user would begin it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_wine
+
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.store import Store
+from tests.study.conftest import epoch
+from tests.study.test_cli import call
+
+FAST = ["--threads", "1", "--width", "8", "--loss", "mse", "--loss", "hypersimplex", "--seed", "0", "--seed", "1"]
+
+
+@pytest.fixture
+def wine(tmp_path):
+    x, y = load_wine(return_X_y=True, as_frame=True)
+    path = tmp_path / "wine.csv"
+    pd.concat([x, y.rename("kind")], axis=1).to_csv(path, index=False)
+    return path
+
+
+def runs(path):
+    with Store(path) as store:
+        return store.runs()
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--label", "colour"], ["--label", "kind", "--drop", "x"], ["--label", "kind", "--batch-size", "4000"]]
+)
+def test_an_error_leaves_no_file(wine, tmp_path, wrong):
+    store = tmp_path / "new" / "s.sqlite"
+    call("study", "run", "--dataset", wine, *wrong, *FAST, "--store", store, code=1)
+    assert not store.parent.exists()
+
+
+def test_a_presets_batches_are_cut_to_the_data(wine, tmp_path):
+    store = tmp_path / "s.sqlite"
+    own = ["--dataset", wine, "--label", "kind", "--epochs", "1", "--lr", "0.01"]
+    output = call("study", "run", "--preset", "demo", *own, *FAST, "--store", store)
+    sizes = {r.config.batch_size for r in runs(store)}
+    assert len(sizes) == 2
+    assert min(sizes) == 64
+    assert f"cut to {max(sizes)}, the training samples of" in output
+
+
+def test_batches_that_were_named_are_not_cut(wine, tmp_path):
+    own = ["--dataset", wine, "--label", "kind", "--batch-size", "4000"]
+    output = call("study", "run", *own, *FAST, "--store", tmp_path / "s.sqlite", code=1)
+    assert "batch_size must be at most" in output
+
+
+def test_columns_are_dropped_and_ids_are_named(wine, tmp_path):
+    table = pd.read_csv(wine)
+    table["bottle"] = np.arange(len(table))
+    table.to_csv(wine, index=False)
+    store = tmp_path / "s.sqlite"
+    own = ["--dataset", wine, "--label", "kind", "--epochs", "1", *FAST, "--store", store]
+    assert "column 'bottle' looks like an ID" in " ".join(call("study", "run", *own).split())
+    assert "looks like an ID" not in call("study", "run", *own, "--drop", "bottle")
+    # The same file read in two ways is two studies in one store, and both move.
+    assert {r.config.drop for r in runs(store)} == {(), ("bottle",)}
+    for form in ("csv", "json"):
+        (tmp_path / form).write_text(call("study", "export", "--store", store, "--format", form))
+        call("study", "import", tmp_path / form, "--store", tmp_path / f"{form}.sqlite")
+        assert [r.config for r in runs(tmp_path / f"{form}.sqlite")] == [r.config for r in runs(store)]
+
+
+def test_the_key_of_a_run_without_them_is_what_it_was():
+    assert RunConfig(evaluation="running").key() == RunConfig(evaluation="running", drop=(), resize=None).key()
+    assert RunConfig(drop=("a",)).key() != RunConfig(drop=("b",)).key() != RunConfig(resize=8).key()
+
+
+def test_images_of_mixed_sizes(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, size in (("cat", (9, 8)), ("dog", (5, 17))):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(20):
+            Image.fromarray(rng.integers(0, 256, (*size, 3), np.uint8)).save(tmp_path / "pets" / name / f"{i}.png")
+    store = tmp_path / "s.sqlite"
+    own = ["--dataset", tmp_path / "pets", "--network", "cnn", "--epochs", "1", *FAST, "--store", store]
+    assert "--resize 32, say, makes all of one size" in " ".join(call("study", "run", *own, code=1).split())
+    call("study", "run", *own, "--resize", "8")
+    assert {(r.config.resize, r.state) for r in runs(store)} == {(8, "done")}
+
+
+def test_wine_at_the_defaults_is_as_good_as_logistic_regression(wine, tmp_path):
+    store = tmp_path / "s.sqlite"
+    chosen = ["--loss", "cross-entropy", "--loss", "hypersimplex", "--threads", "1"]
+    output = call("study", "run", "--dataset", wine, "--label", "kind", *chosen, "--store", store)
+    assert "every training takes at least 200 steps" in output
+    said = "logistic regression on the same standardized inputs: 9"
+    assert said in " ".join(output.split())
+    rows = json.loads(call("study", "compare", "--store", store, "--json"))["rows"]
+    assert {r["loss"]: r["mean"] > 0.95 for r in rows} == {"cross-entropy": True, "hypersimplex": True}
+
+
+def test_too_little_training_is_said(wine, tmp_path):
+    own = ["--dataset", wine, "--label", "kind", "--epochs", "1", "--lr", "0.00001", *FAST]
+    output = " ".join(call("study", "run", *own, "--store", tmp_path / "s.sqlite").split())
+    assert "the networks are behind it" in output
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "markdown", "html"])
+def test_a_report_after_tuning_alone(tmp_path, form):
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        config = RunConfig(epochs=1)
+        store.add_runs([config], tuning=True)
+        store.record(config.key(), epoch(0))
+        store.finish(config.key(), "done")
+    output = call("study", "report", "--store", path, "--format", form, "-o", tmp_path / "report", code=form == "csv")
+    assert ("error: only tuning runs are finished" in " ".join(output.split())) == (form == "csv")
+    assert (tmp_path / "report").exists() == (form != "csv")
