@@ -1,15 +1,13 @@
-// Python in, numbers out: arrays are checked by views.hpp, and the GIL is released around the kernel. The *_at functions
-// take addresses: at small sizes an array object would cost more than the arithmetic. Their callers check (torch's
-// _boundary.py); here only an address of nothing is refused.
+// Python in, numbers out: arrays are checked by views.hpp, and the GIL is released around the kernel. The
+// *_at functions take addresses: at small sizes an array object would cost more than the arithmetic. Their
+// callers check (torch's _boundary.py); here only an address of nothing is refused.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <thread>
-
+#include "calls.hpp"
 #include "kernel.hpp"
 #include "running.hpp"
 #include "views.hpp"
@@ -20,78 +18,16 @@ using namespace nb::literals;
 
 namespace {
 
-// What failed, where, and the limit that was passed.
-using Answer = std::optional<nb::typed<nb::tuple, nb::str, int, int>>;
-
-Answer tell(const Result& r) {
-    if (r.status == Status::ok) return std::nullopt;
-    if (r.status == Status::no_memory) throw std::bad_alloc();
-    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label", "weight"};
-    return Answer(nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit));
-}
-
-// An interpreter that is going down takes no thread back: it unwinds it, which would end the process at the first
-// function that lets nothing through. The thread stays here instead, until the process is gone.
-template <class F>
-Result without_gil(F f) {
-    PyThreadState* state = PyEval_SaveThread();
-    Result result = f();
-    try {
-        PyEval_RestoreThread(state);
-    } catch (...) {
-        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-    return result;
-}
-
-template <class T>
-const Functions<T>& functions() {
-    if constexpr (sizeof(T) == 4) return variant().f32;
-    else return variant().f64;
-}
-
-template <class T>
-T* pointer(uintptr_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
-// Large pages under a large fresh output.
-template <class T>
-T* fresh(uintptr_t address, int64_t entries) {
-    int64_t bytes = entries * static_cast<int64_t>(sizeof(T));
-    if (address && bytes >= (4 << 20)) advise_large_pages(pointer<void>(address), bytes);
-    return pointer<T>(address);
-}
-
-PerSlice per_slice(uintptr_t address, double scalar) { return {pointer<const double>(address), scalar}; }
-
-template <class T>
-Answer project_t(const Layout& l, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y, uintptr_t mu, int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(y, l.slices() * l.n);
-        return functions<T>().project({l, k, tau, pointer<const T>(x), room, pointer<double>(mu), threads});
-    }));
-}
-
-template <class T>
-Answer backward_t(const Layout& l, PerSlice tau, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k,
-                  uintptr_t grad_tau, int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(grad, l.slices() * l.n);
-        return functions<T>().backward({l, tau, pointer<const T>(y), pointer<const T>(v), room,
-                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads});
-    }));
-}
-
 // Arrays: everything is checked.
 
-Answer project(const Array& x, double k, double tau, const std::optional<Output>& y, const std::optional<Doubles>& mu,
-               const std::optional<Numbers>& ks, const std::optional<Numbers>& taus, int64_t axis, int threads) {
+Answer project(const Array& x, double k, double tau, const std::optional<Output>& y,
+               const std::optional<Doubles>& mu, const std::optional<Numbers>& ks,
+               const std::optional<Numbers>& taus, int64_t axis, int threads) {
     Layout l = layout_of(x, axis);
     int64_t n = l.slices();
     auto run = is_double(x) ? project_t<double> : project_t<float>;
-    return run(l, per_slice(numbers(ks, n, "ks"), k), per_slice(numbers(taus, n, "taus"), tau), aligned(x, "x"),
-               y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
+    return run(l, per_slice(numbers(ks, n, "ks"), k), per_slice(numbers(taus, n, "taus"), tau),
+               aligned(x, "x"), y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
 }
 
 Answer backward(const Array& y, const Array& v, double tau, const std::optional<Output>& grad,
@@ -107,26 +43,48 @@ Answer backward(const Array& y, const Array& v, double tau, const std::optional<
 
 template <class T>
 Answer binary_t(const Layout& l, PerSlice k, uintptr_t x, uintptr_t y, int threads) {
-    return tell(without_gil([&] { return functions<T>().binary({l, k, pointer<const T>(x), pointer<T>(y), threads}); }));
+    return tell(without_gil(
+        [&] { return functions<T>().binary({l, k, pointer<const T>(x), pointer<T>(y), threads}); }));
 }
 
-Answer binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis, int threads) {
+Answer binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis,
+              int threads) {
     Layout l = layout_of(x, axis);
     auto run = is_double(x) ? binary_t<double> : binary_t<float>;
-    return run(l, per_slice(numbers(ks, l.slices(), "ks"), k), aligned(x, "x"), lying_as(y, x, "y", true), threads);
+    return run(l, per_slice(numbers(ks, l.slices(), "ks"), k), aligned(x, "x"), lying_as(y, x, "y", true),
+               threads);
 }
 
 // A batch of (samples, classes, positions), at given thresholds: sums of every class, or the gradient.
 template <class T>
-Answer at_thresholds_t(const Array& x, uintptr_t labels, uintptr_t dense, int64_t ignored, uintptr_t mu, uintptr_t low,
-                       uintptr_t tau, uintptr_t mean, uintptr_t factor, uintptr_t sums, uintptr_t grad, int threads) {
+Answer at_thresholds_t(const Array& x, uintptr_t labels, uintptr_t dense, int64_t ignored, uintptr_t mu,
+                       uintptr_t low, uintptr_t tau, uintptr_t mean, uintptr_t factor, uintptr_t sums,
+                       uintptr_t grad, int threads) {
     Sizes n = shape_of(x), strides = strides_of(x);
-    Loss<T> loss{n[0], n[1], n[2], strides[0], strides[1], strides[2], pointer<const T>(aligned(x, "x")),
-                 pointer<const int64_t>(labels), ignored, pointer<const T>(dense), nullptr, false, per_slice(tau, 1),
-                 per_slice(factor, 1), false, pointer<T>(grad), pointer<double>(mu), nullptr, nullptr, nullptr, threads};
+    Loss<T> loss{n[0],
+                 n[1],
+                 n[2],
+                 strides[0],
+                 strides[1],
+                 strides[2],
+                 pointer<const T>(aligned(x, "x")),
+                 pointer<const int64_t>(labels),
+                 ignored,
+                 pointer<const T>(dense),
+                 nullptr,
+                 false,
+                 per_slice(tau, 1),
+                 per_slice(factor, 1),
+                 false,
+                 pointer<T>(grad),
+                 pointer<double>(mu),
+                 nullptr,
+                 nullptr,
+                 nullptr,
+                 threads};
     return tell(without_gil([&] {
-        return functions<T>().loss_at({loss, pointer<const double>(low), pointer<const double>(mean), 1.0,
-                                       pointer<double>(sums)});
+        return functions<T>().loss_at(
+            {loss, pointer<const double>(low), pointer<const double>(mean), 1.0, pointer<double>(sums)});
     }));
 }
 
@@ -144,23 +102,25 @@ Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const 
     };
     auto run = is_double(x) ? at_thresholds_t<double> : at_thresholds_t<float>;
     int64_t rows = static_cast<int64_t>(x.shape(0) * x.shape(2));
-    return run(x, numbers(labels, rows, "labels", "sample"), dense ? lying_as(*dense, x, "dense", false) : 0, ignored,
-               each(mu, "mu"), each(low, "low"), each(tau, "tau"), numbers(mean, classes, "mean", "class"),
-               numbers(factor, classes, "factor", "class"), numbers(sums, loss_sums * classes, "sums", "class and sum"),
+    return run(x, numbers(labels, rows, "labels", "sample"), dense ? lying_as(*dense, x, "dense", false) : 0,
+               ignored, each(mu, "mu"), each(low, "low"), each(tau, "tau"),
+               numbers(mean, classes, "mean", "class"), numbers(factor, classes, "factor", "class"),
+               numbers(sums, loss_sums * classes, "sums", "class and sum"),
                grad ? lying_as(*grad, x, "grad", true) : 0, threads);
 }
 
 // Addresses.
 
-Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides, int64_t axis,
-                  double k, double tau, int threads) {
+Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides,
+                  int64_t axis, double k, double tau, int threads) {
     Layout l = need(lay_out(shape, strides, axis));
     demand((x && y) || l.slices() * l.n == 0, "x and y must have memory");
-    return (is_double ? project_t<double> : project_t<float>)(l, {nullptr, k}, {nullptr, tau}, x, y, 0, threads);
+    return (is_double ? project_t<double> : project_t<float>)(l, {nullptr, k}, {nullptr, tau}, x, y, 0,
+                                                              threads);
 }
 
-Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Sizes& shape, const Sizes& strides,
-                   int64_t axis, double tau, int threads) {
+Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Sizes& shape,
+                   const Sizes& strides, int64_t axis, double tau, int threads) {
     Layout l = need(lay_out(shape, strides, axis));
     demand((y && v && grad) || l.slices() * l.n == 0, "y, v and grad must have memory");
     return (is_double ? backward_t<double> : backward_t<float>)(l, {nullptr, tau}, y, v, grad, 0, 0, threads);
@@ -175,18 +135,36 @@ nb::tuple loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_
     int64_t kept = 0;
     Result result = without_gil([&] {
         T* room = fresh<T>(grad, shape[0] * shape[1] * shape[2]);
-        return functions<T>().loss({shape[0], shape[1], shape[2], strides[0], strides[1], strides[2],
-                                    pointer<const T>(x), pointer<const int64_t>(labels), ignored,
-                                    pointer<const T>(dense), pointer<const double>(k), k_is_fraction, tau, weight,
-                                    mean, room, pointer<double>(mu), pointer<double>(k_used), &value, &kept, threads});
+        return functions<T>().loss({shape[0],
+                                    shape[1],
+                                    shape[2],
+                                    strides[0],
+                                    strides[1],
+                                    strides[2],
+                                    pointer<const T>(x),
+                                    pointer<const int64_t>(labels),
+                                    ignored,
+                                    pointer<const T>(dense),
+                                    pointer<const double>(k),
+                                    k_is_fraction,
+                                    tau,
+                                    weight,
+                                    mean,
+                                    room,
+                                    pointer<double>(mu),
+                                    pointer<double>(k_used),
+                                    &value,
+                                    &kept,
+                                    threads});
     });
     if (Answer failure = tell(result)) return *failure;
     return nb::make_tuple(value, kept);
 }
 
 nb::tuple loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels,
-                  int64_t ignored, uintptr_t dense, uintptr_t k, bool k_is_fraction, uintptr_t taus, double tau,
-                  uintptr_t weight, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
+                  int64_t ignored, uintptr_t dense, uintptr_t k, bool k_is_fraction, uintptr_t taus,
+                  double tau, uintptr_t weight, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used,
+                  int threads) {
     demand(shape.size() == 3 && strides.size() == 3, "shape and strides must have three numbers");
     bool empty = shape[0] * shape[1] * shape[2] == 0;
     demand((x && (labels || dense)) || empty, "x and its targets must have memory");
@@ -198,74 +176,93 @@ nb::tuple loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uint
 
 void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum,
               bool with_share, uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
-    demand(mu && k && threshold && seen && share && batches, "the averages and what they take in must have memory");
+    demand(mu && k && threshold && seen && share && batches,
+           "the averages and what they take in must have memory");
     auto run = [&](auto zero) {
         using T = decltype(zero);
-        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}
-            .add(pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
+        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}.add(
+            pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
     };
-    if (is_double) run(0.0); else run(0.0f);
+    if (is_double) run(0.0);
+    else run(0.0f);
 }
 
-// One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums, grad, hess.
+// One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums,
+// grad, hess.
 template <class T>
 Result objective_t(int step, const Sizes& sizes, const std::vector<uintptr_t>& a, int threads) {
     return functions<T>().objective(
         {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3], pointer<const T>(a[0]),
          pointer<const float>(a[1]), pointer<const float>(a[2]), pointer<const double>(a[3]),
          pointer<const double>(a[4]), pointer<const double>(a[5]), pointer<const double>(a[6]),
-         pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]), pointer<float>(a[10]),
-         pointer<float>(a[11]), threads});
+         pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]),
+         pointer<float>(a[10]), pointer<float>(a[11]), threads});
 }
 
-Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses, int threads) {
+Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses,
+                    int threads) {
     demand(sizes.size() == 4 && addresses.size() == 12, "expected four sizes and twelve addresses");
     auto run = is_double ? objective_t<double> : objective_t<float>;
     return tell(without_gil([&] { return run(step, sizes, addresses, threads); }));
 }
 
-}  // namespace
+}    // namespace
 
 NB_MODULE(_kernel, m) {
-    m.doc() = "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
+    m.doc() =
+        "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
     m.def("variant", [] { return std::string(variant().name); }, "The SIMD variant in use.");
-    m.def("constants", [] {
-        nb::typed<nb::dict, nb::str, int> all;
-        for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
-        return all;
-    }, "The sizes at which the kernel changes its way of working.");
-    m.def("xla_handlers", [] {
-        nb::typed<nb::dict, nb::str, nb::object> handlers;
-        handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
-        handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
-        return handlers;
-    }, "What jax.ffi.register_ffi_target takes, by name.");
-    m.def("xla_compatible", xla::compatible, "Whether the XLA at which the handlers were registered can call them.");
-    m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
-        return lay_out(shape, strides, axis).has_value();
-    }, "shape"_a, "strides"_a, "axis"_a, "Whether the other functions take an array that lies so.");
+    m.def(
+        "constants",
+        [] {
+            nb::typed<nb::dict, nb::str, int> all;
+            for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
+            return all;
+        },
+        "The sizes at which the kernel changes its way of working.");
+    m.def(
+        "xla_handlers",
+        [] {
+            nb::typed<nb::dict, nb::str, nb::object> handlers;
+            handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
+            handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
+            return handlers;
+        },
+        "What jax.ffi.register_ffi_target takes, by name.");
+    m.def("xla_compatible", xla::compatible,
+          "Whether the XLA at which the handlers were registered can call them.");
+    m.def(
+        "lies_evenly",
+        [](const Sizes& shape, const Sizes& strides, int64_t axis) {
+            return lay_out(shape, strides, axis).has_value();
+        },
+        "shape"_a, "strides"_a, "axis"_a, "Whether the other functions take an array that lies so.");
 
-    m.def("project", project, "x"_a, "k"_a, "tau"_a, "y"_a.noconvert() = nb::none(), "mu"_a.noconvert() = nb::none(),
-          "ks"_a.noconvert() = nb::none(), "taus"_a.noconvert() = nb::none(), "axis"_a = -1, "threads"_a = 1,
-          "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.");
+    m.def("project", project, "x"_a, "k"_a, "tau"_a, "y"_a.noconvert() = nb::none(),
+          "mu"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(), "taus"_a.noconvert() = nb::none(),
+          "axis"_a = -1, "threads"_a = 1,
+          "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice "
+          "failed.");
     m.def("backward", backward, "y"_a, "v"_a, "tau"_a, "grad"_a.noconvert() = nb::none(),
           "grad_k"_a.noconvert() = nb::none(), "grad_tau"_a.noconvert() = nb::none(),
           "taus"_a.noconvert() = nb::none(), "axis"_a = -1, "threads"_a = 1,
           "Write the gradients of sum(v * y) to x, k and tau.");
     m.def("binary", binary, "x"_a, "k"_a, "y"_a.noconvert(), "ks"_a.noconvert() = nb::none(), "axis"_a = -1,
           "threads"_a = 1, "Write exactly k ones into every slice of y.");
-    m.def("at_thresholds", at_thresholds, "x"_a.noconvert(), "labels"_a.noconvert().none(), "dense"_a.noconvert().none(),
-          "ignored"_a, "mu"_a.noconvert(), "low"_a.noconvert(), "tau"_a.noconvert(), "mean"_a.noconvert() = nb::none(),
-          "factor"_a.noconvert() = nb::none(), "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(),
-          "threads"_a = 1, "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
+    m.def("at_thresholds", at_thresholds, "x"_a.noconvert(), "labels"_a.noconvert().none(),
+          "dense"_a.noconvert().none(), "ignored"_a, "mu"_a.noconvert(), "low"_a.noconvert(),
+          "tau"_a.noconvert(), "mean"_a.noconvert() = nb::none(), "factor"_a.noconvert() = nb::none(),
+          "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(), "threads"_a = 1,
+          "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
 
-    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a, "tau"_a,
-          "threads"_a);
-    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a, "tau"_a,
-          "threads"_a);
-    m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a, "dense"_a, "k"_a,
-          "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a, "k_used"_a, "threads"_a);
-    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a, "with_share"_a,
-          "threshold"_a, "seen"_a, "share"_a, "batches"_a);
+    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a,
+          "tau"_a, "threads"_a);
+    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a,
+          "tau"_a, "threads"_a);
+    m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
+          "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
+          "k_used"_a, "threads"_a);
+    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a,
+          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "batches"_a);
     m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
 }

@@ -93,7 +93,8 @@ uintptr_t aligned(const A& array, const char* name) {
     return address;
 }
 
-// What is read or written through x's layout must lie exactly as x does; if written, no element may stand twice.
+// What is read or written through x's layout must lie exactly as x does; if written, no element may stand
+// twice.
 template <class A>
 uintptr_t lying_as(const A& y, const Array& x, const char* name, bool written) {
     std::string who(name);
@@ -112,8 +113,9 @@ uintptr_t lying_as(const A& y, const Array& x, const char* name, bool written) {
 template <class A>
 uintptr_t numbers(const std::optional<A>& values, int64_t count, const char* name, const char* of = "slice") {
     if (!values) return 0;
-    demand(static_cast<int64_t>(values->size()) == count, std::string(name) + " must have one number per " + of);
+    demand(static_cast<int64_t>(values->size()) == count,
+           std::string(name) + " must have one number per " + of);
     return aligned(*values, name);
 }
 
-}  // namespace hs
+}    // namespace hs
