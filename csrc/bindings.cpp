@@ -1,326 +1,268 @@
-// Python in, numbers out: shapes, strides and dtypes are settled here, and the GIL is released around the kernel.
-// The *_at functions take addresses, for callers that hold a framework's tensor: they trust what they are told.
+// Python in, numbers out: arrays are checked by views.hpp, and the GIL is released around the kernel. The
+// *_at functions take addresses: at small sizes an array object would cost more than the arithmetic. Their
+// callers check (torch's _boundary.py); here only an address of nothing is refused.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <thread>
-
+#include "calls.hpp"
 #include "kernel.hpp"
 #include "running.hpp"
+#include "views.hpp"
 #include "xla_ffi.hpp"
 
-namespace nb = nanobind;
 using namespace hs;
+using namespace nb::literals;
 
 namespace {
 
-using Sizes = std::vector<int64_t>;
-using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+// Arrays: everything is checked.
 
-struct Group {
-    int64_t size, stride;
-};
-
-// The dims other than `axis` as one or two evenly spaced groups, or nothing if they need more.
-std::optional<Layout> lay_out(const int64_t* shape, const int64_t* strides, size_t ndim, int64_t axis) {
-    int64_t dims = static_cast<int64_t>(ndim);
-    if (axis < -dims || axis >= dims) throw std::invalid_argument("axis is out of range");
-    size_t along = static_cast<size_t>(axis < 0 ? axis + dims : axis);
-    Group groups[2] = {{1, 0}, {1, 0}};
-    int used = 0;
-    bool empty = false;
-    for (size_t d = 0; d < ndim; ++d) {
-        if (shape[d] == 0 && d != along) empty = true;
-        if (d == along || shape[d] == 1) continue;
-        if (used > 0 && groups[used - 1].stride == shape[d] * strides[d]) {
-            groups[used - 1] = {groups[used - 1].size * shape[d], strides[d]};
-        } else if (used < 2) {
-            groups[used++] = {shape[d], strides[d]};
-        } else {
-            return std::nullopt;
-        }
-    }
-    int64_t n = shape[along], stride = strides[along];
-    if (empty) return Layout{0, n, 1, 0, stride, 0};
-    if (used == 1 && groups[0].stride == 1 && stride != 1 && n != 1)
-        return Layout{1, n, groups[0].size, 0, stride, 1};
-    if (used <= 1) return Layout{groups[0].size, n, 1, groups[0].stride, stride, 0};
-    return Layout{groups[0].size, n, groups[1].size, groups[0].stride, stride, groups[1].stride};
+Answer project(const Array& x, double k, double tau, const std::optional<Output>& y,
+               const std::optional<Doubles>& mu, const std::optional<Numbers>& ks,
+               const std::optional<Numbers>& taus, int64_t axis, int threads) {
+    Layout l = layout_of(x, axis);
+    int64_t n = l.slices();
+    auto run = is_double(x) ? project_t<double> : project_t<float>;
+    return run(l, per_slice(numbers(ks, n, "ks"), k), per_slice(numbers(taus, n, "taus"), tau),
+               aligned(x, "x"), y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
 }
 
-std::optional<Layout> lay_out(const Sizes& shape, const Sizes& strides, int64_t axis) {
-    if (shape.size() != strides.size() || shape.empty()) throw std::invalid_argument("shape and strides must match");
-    return lay_out(shape.data(), strides.data(), shape.size(), axis);
-}
-
-nb::object tell(const Result& r) {
-    if (r.status == Status::ok) return nb::none();
-    if (r.status == Status::no_memory) throw std::bad_alloc();
-    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label", "weight"};
-    return nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit);
-}
-
-// An interpreter that is going down takes no thread back: it unwinds it, which would end the process at the first
-// function that lets nothing through. The thread stays here instead, until the process is gone.
-template <class F>
-Result without_gil(F f) {
-    PyThreadState* state = PyEval_SaveThread();
-    Result result = f();
-    try {
-        PyEval_RestoreThread(state);
-    } catch (...) {
-        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-    return result;
+Answer backward(const Array& y, const Array& v, double tau, const std::optional<Output>& grad,
+                const std::optional<Doubles>& grad_k, const std::optional<Doubles>& grad_tau,
+                const std::optional<Numbers>& taus, int64_t axis, int threads) {
+    Layout l = layout_of(y, axis);
+    int64_t n = l.slices();
+    auto run = is_double(y) ? backward_t<double> : backward_t<float>;
+    return run(l, per_slice(numbers(taus, n, "taus"), tau), aligned(y, "y"), lying_as(v, y, "v", false),
+               grad ? lying_as(*grad, y, "grad", true) : 0, numbers(grad_k, n, "grad_k"),
+               numbers(grad_tau, n, "grad_tau"), threads);
 }
 
 template <class T>
-const Functions<T>& functions() {
-    if constexpr (sizeof(T) == 4) return variant().f32;
-    else return variant().f64;
-}
-
-template <class T>
-T* pointer(uintptr_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
-PerSlice per_slice(uintptr_t address, double scalar) { return {pointer<const double>(address), scalar}; }
-
-Layout need(std::optional<Layout> layout) {
-    if (!layout) throw std::invalid_argument("the dims other than axis must lie evenly in memory");
-    return *layout;
-}
-
-template <class T>
-nb::object project_t(const Layout& layout, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y, uintptr_t mu,
-                     uintptr_t start, int threads) {
-    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
-    return tell(without_gil([&] {
-        if (y && bytes >= (4 << 20)) advise_large_pages(pointer<void>(y), bytes);
-        (void)start;
-        return functions<T>().project({layout, k, tau, pointer<const T>(x), pointer<T>(y), pointer<double>(mu), threads});
-    }));
-}
-
-template <class T>
-nb::object backward_t(const Layout& layout, PerSlice tau, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k,
-                      uintptr_t grad_tau, int threads) {
-    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
-    return tell(without_gil([&] {
-        if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
-        return functions<T>().backward({layout, tau, pointer<const T>(y), pointer<const T>(v), pointer<T>(grad),
-                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads});
-    }));
-}
-
-template <class T>
-nb::object binary_t(const Layout& layout, PerSlice k, uintptr_t x, uintptr_t y, int threads) {
+Answer binary_t(const Layout& l, PerSlice k, uintptr_t x, uintptr_t y, int threads) {
     return tell(without_gil(
-        [&] { return functions<T>().binary({layout, k, pointer<const T>(x), pointer<T>(y), threads}); }));
+        [&] { return functions<T>().binary({l, k, pointer<const T>(x), pointer<T>(y), threads}); }));
 }
 
-nb::object project_at(bool is_double, uintptr_t x, uintptr_t y, uintptr_t mu, const Sizes& shape, const Sizes& strides,
-                      int64_t axis, uintptr_t k_address, double k, uintptr_t tau_address, double tau, uintptr_t start,
-                      int threads) {
-    Layout layout = need(lay_out(shape, strides, axis));
-    auto run = is_double ? project_t<double> : project_t<float>;
-    return run(layout, per_slice(k_address, k), per_slice(tau_address, tau), x, y, mu, start, threads);
+Answer binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis,
+              int threads) {
+    Layout l = layout_of(x, axis);
+    auto run = is_double(x) ? binary_t<double> : binary_t<float>;
+    return run(l, per_slice(numbers(ks, l.slices(), "ks"), k), aligned(x, "x"), lying_as(y, x, "y", true),
+               threads);
 }
 
-nb::object backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k, uintptr_t grad_tau,
-                       const Sizes& shape, const Sizes& strides, int64_t axis, uintptr_t tau_address, double tau,
-                       int threads) {
-    Layout layout = need(lay_out(shape, strides, axis));
-    auto run = is_double ? backward_t<double> : backward_t<float>;
-    return run(layout, per_slice(tau_address, tau), y, v, grad, grad_k, grad_tau, threads);
-}
-
-nb::object binary_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides, int64_t axis,
-                     uintptr_t k_address, double k, int threads) {
-    Layout layout = need(lay_out(shape, strides, axis));
-    auto run = is_double ? binary_t<double> : binary_t<float>;
-    return run(layout, per_slice(k_address, k), x, y, threads);
-}
-
-// Returns (loss, samples that count), or what failed. The address of k may be 0: the sums of the targets.
+// A batch of (samples, classes, positions), at given thresholds: sums of every class, or the gradient.
 template <class T>
-nb::object loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
-                  uintptr_t dense, uintptr_t k, bool share, PerSlice tau, PerSlice weight, uintptr_t start, double scale, bool mean,
-                  uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
+Answer at_thresholds_t(const Array& x, uintptr_t labels, uintptr_t dense, int64_t ignored, uintptr_t mu,
+                       uintptr_t low, uintptr_t tau, uintptr_t mean, uintptr_t factor, uintptr_t sums,
+                       uintptr_t grad, int threads) {
+    Sizes n = shape_of(x), strides = strides_of(x);
+    Loss<T> loss{n[0],
+                 n[1],
+                 n[2],
+                 strides[0],
+                 strides[1],
+                 strides[2],
+                 pointer<const T>(aligned(x, "x")),
+                 pointer<const int64_t>(labels),
+                 ignored,
+                 pointer<const T>(dense),
+                 nullptr,
+                 false,
+                 per_slice(tau, 1),
+                 per_slice(factor, 1),
+                 false,
+                 pointer<T>(grad),
+                 pointer<double>(mu),
+                 nullptr,
+                 nullptr,
+                 nullptr,
+                 threads};
+    return tell(without_gil([&] {
+        return functions<T>().loss_at(
+            {loss, pointer<const double>(low), pointer<const double>(mean), 1.0, pointer<double>(sums)});
+    }));
+}
+
+Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const std::optional<Array>& dense,
+                     int64_t ignored, const Numbers& mu, const Numbers& low, const Numbers& tau,
+                     const std::optional<Numbers>& mean, const std::optional<Numbers>& factor,
+                     const std::optional<Doubles>& sums, const std::optional<Output>& grad, int threads) {
+    demand(x.ndim() == 3, "x must have three dims: samples, classes, positions");
+    int64_t classes = static_cast<int64_t>(x.shape(1));
+    demand(labels.has_value() != dense.has_value(), "either labels or dense must be given");
+    demand(sums.has_value() != grad.has_value(), "either sums or grad must be given");
+    demand(!grad || (mean && factor), "grad needs mean and factor");
+    auto each = [&](const Numbers& v, const char* name) {
+        return numbers(std::optional<Numbers>(v), classes, name, "class");
+    };
+    auto run = is_double(x) ? at_thresholds_t<double> : at_thresholds_t<float>;
+    int64_t rows = static_cast<int64_t>(x.shape(0) * x.shape(2));
+    return run(x, numbers(labels, rows, "labels", "sample"), dense ? lying_as(*dense, x, "dense", false) : 0,
+               ignored, each(mu, "mu"), each(low, "low"), each(tau, "tau"),
+               numbers(mean, classes, "mean", "class"), numbers(factor, classes, "factor", "class"),
+               numbers(sums, loss_sums * classes, "sums", "class and sum"),
+               grad ? lying_as(*grad, x, "grad", true) : 0, threads);
+}
+
+// Addresses.
+
+Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides,
+                  int64_t axis, double k, double tau, int threads) {
+    Layout l = need(lay_out(shape, strides, axis));
+    demand((x && y) || l.slices() * l.n == 0, "x and y must have memory");
+    return (is_double ? project_t<double> : project_t<float>)(l, {nullptr, k}, {nullptr, tau}, x, y, 0,
+                                                              threads);
+}
+
+Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Sizes& shape,
+                   const Sizes& strides, int64_t axis, double tau, int threads) {
+    Layout l = need(lay_out(shape, strides, axis));
+    demand((y && v && grad) || l.slices() * l.n == 0, "y, v and grad must have memory");
+    return (is_double ? backward_t<double> : backward_t<float>)(l, {nullptr, tau}, y, v, grad, 0, 0, threads);
+}
+
+// Returns (loss, samples that count), or what failed. k may be 0: the sums of the targets.
+template <class T>
+nb::tuple loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
+                 uintptr_t dense, uintptr_t k, bool k_is_fraction, PerSlice tau, PerSlice weight, bool mean,
+                 uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
     double value = 0;
     int64_t kept = 0;
-    (void)start, (void)scale;
     Result result = without_gil([&] {
-        int64_t bytes = shape[0] * shape[1] * shape[2] * static_cast<int64_t>(sizeof(T));
-        if (grad && bytes >= (4 << 20)) advise_large_pages(pointer<void>(grad), bytes);
-        return functions<T>().loss({shape[0], shape[1], shape[2], strides[0], strides[1], strides[2],
-                                    pointer<const T>(x), pointer<const int64_t>(labels), ignored,
-                                    pointer<const T>(dense), pointer<const double>(k), share, tau, weight,
-                                    mean, pointer<T>(grad), pointer<double>(mu),
-                                    pointer<double>(k_used), &value, &kept, threads});
+        T* room = fresh<T>(grad, shape[0] * shape[1] * shape[2]);
+        return functions<T>().loss({shape[0],
+                                    shape[1],
+                                    shape[2],
+                                    strides[0],
+                                    strides[1],
+                                    strides[2],
+                                    pointer<const T>(x),
+                                    pointer<const int64_t>(labels),
+                                    ignored,
+                                    pointer<const T>(dense),
+                                    pointer<const double>(k),
+                                    k_is_fraction,
+                                    tau,
+                                    weight,
+                                    mean,
+                                    room,
+                                    pointer<double>(mu),
+                                    pointer<double>(k_used),
+                                    &value,
+                                    &kept,
+                                    threads});
     });
-    if (result.status != Status::ok) return tell(result);
+    if (Answer failure = tell(result)) return *failure;
     return nb::make_tuple(value, kept);
 }
 
-nb::object loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
-                   uintptr_t dense, uintptr_t k, bool share, uintptr_t tau_address, double tau, uintptr_t weight, uintptr_t start,
-                   double scale, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
-    if (shape.size() != 3 || strides.size() != 3) throw std::invalid_argument("shape and strides must have three numbers");
+nb::tuple loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels,
+                  int64_t ignored, uintptr_t dense, uintptr_t k, bool k_is_fraction, uintptr_t taus,
+                  double tau, uintptr_t weight, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used,
+                  int threads) {
+    demand(shape.size() == 3 && strides.size() == 3, "shape and strides must have three numbers");
+    bool empty = shape[0] * shape[1] * shape[2] == 0;
+    demand((x && (labels || dense)) || empty, "x and its targets must have memory");
+    demand((mu && k_used) || shape[1] == 0, "mu and k_used must have memory");
     auto run = is_double ? loss_t<double> : loss_t<float>;
-    return run(shape, strides, x, labels, ignored, dense, k, share, per_slice(tau_address, tau), per_slice(weight, 1.0), start,
-               scale, mean, grad, mu, k_used, threads);
+    return run(shape, strides, x, labels, ignored, dense, k, k_is_fraction, per_slice(taus, tau),
+               per_slice(weight, 1.0), mean, grad, mu, k_used, threads);
 }
 
-// One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums, grad, hess.
-template <class T>
-Result objective_t(int step, const Sizes& sizes, const std::vector<uintptr_t>& a, int threads) {
-    return functions<T>().objective({static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3],
-                                     pointer<const T>(a[0]), pointer<const float>(a[1]), pointer<const float>(a[2]),
-                                     pointer<const double>(a[3]), pointer<const double>(a[4]), pointer<const double>(a[5]),
-                                     pointer<const double>(a[6]), pointer<const double>(a[7]), pointer<const uint8_t>(a[8]),
-                                     pointer<double>(a[9]), pointer<float>(a[10]), pointer<float>(a[11]), threads});
-}
-
-nb::object objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses, int threads) {
-    if (sizes.size() != 4 || addresses.size() != 12) throw std::invalid_argument("expected four sizes and twelve addresses");
-    return tell(without_gil([&] { return (is_double ? objective_t<double> : objective_t<float>)(step, sizes, addresses, threads); }));
-}
-
-void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum, bool with_share,
-              uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
+void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum,
+              bool with_share, uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
+    demand(mu && k && threshold && seen && share && batches,
+           "the averages and what they take in must have memory");
     auto run = [&](auto zero) {
         using T = decltype(zero);
-        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}
-            .add(pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
+        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}.add(
+            pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
     };
-    if (is_double) run(0.0); else run(0.0f);
+    if (is_double) run(0.0);
+    else run(0.0f);
 }
 
-// One rank's share of a loss. `addresses`: x, labels, dense, mu, low, tau, weight, mean, sums, grad.
+// One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums,
+// grad, hess.
 template <class T>
-Result share_t(const Sizes& n, const Sizes& strides, int64_t ignored, const std::vector<uintptr_t>& a, double scale, int threads) {
-    Loss<T> loss{n[0], n[1], n[2], strides[0], strides[1], strides[2], pointer<const T>(a[0]), pointer<const int64_t>(a[1]),
-                 ignored, pointer<const T>(a[2]), nullptr, false, per_slice(a[5], 1), per_slice(a[6], 1), false,
-                 pointer<T>(a[9]), pointer<double>(a[3]), nullptr, nullptr, nullptr, threads};
-    return functions<T>().loss_at({loss, pointer<const double>(a[4]), pointer<const double>(a[7]), scale, pointer<double>(a[8])});
+Result objective_t(int step, const Sizes& sizes, const std::vector<uintptr_t>& a, int threads) {
+    return functions<T>().objective(
+        {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3], pointer<const T>(a[0]),
+         pointer<const float>(a[1]), pointer<const float>(a[2]), pointer<const double>(a[3]),
+         pointer<const double>(a[4]), pointer<const double>(a[5]), pointer<const double>(a[6]),
+         pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]),
+         pointer<float>(a[10]), pointer<float>(a[11]), threads});
 }
 
-nb::object share_at(bool is_double, const Sizes& shape, const Sizes& strides, int64_t ignored,
-                    const std::vector<uintptr_t>& addresses, double scale, int threads) {
-    if (shape.size() != 3 || strides.size() != 3 || addresses.size() != 10)
-        throw std::invalid_argument("expected three sizes, three strides and ten addresses");
-    return tell(without_gil(
-        [&] { return (is_double ? share_t<double> : share_t<float>)(shape, strides, ignored, addresses, scale, threads); }));
+Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses,
+                    int threads) {
+    demand(sizes.size() == 4 && addresses.size() == 12, "expected four sizes and twelve addresses");
+    auto run = is_double ? objective_t<double> : objective_t<float>;
+    return tell(without_gil([&] { return run(step, sizes, addresses, threads); }));
 }
 
-// Arrays: everything is checked.
-using Array = nb::ndarray<nb::ro, nb::device::cpu>;
-using Output = nb::ndarray<nb::device::cpu>;
-
-bool is_double(const Array& x) {
-    if (x.dtype() == nb::dtype<double>()) return true;
-    if (x.dtype() == nb::dtype<float>()) return false;
-    throw nb::type_error("x must be float32 or float64");
-}
-
-Layout layout_of(const Array& x, int64_t axis) {
-    if (x.ndim() == 0) throw std::invalid_argument("x must have at least one dimension");
-    Sizes shape(x.ndim()), strides(x.ndim());
-    for (size_t d = 0; d < x.ndim(); ++d) {
-        shape[d] = static_cast<int64_t>(x.shape(d));
-        strides[d] = x.stride(d);
-    }
-    return need(lay_out(shape, strides, axis));
-}
-
-// The kernel reads whole numbers of T: an address between two of them is no array's.
-template <class A>
-uintptr_t aligned(const A& array, const char* name) {
-    auto address = reinterpret_cast<uintptr_t>(array.data());
-    if (address % array.itemsize()) throw std::invalid_argument(std::string(name) + " must be aligned");
-    return address;
-}
-
-// An output is written through x's layout, so it must lie exactly as x does, and no element may stand twice.
-uintptr_t output_like(const Output& y, const Array& x, const char* name) {
-    std::string who(name);
-    if (y.dtype() != x.dtype()) throw nb::type_error((who + " must have the dtype of x").c_str());
-    if (y.ndim() != x.ndim()) throw std::invalid_argument(who + " must have the shape of x");
-    for (size_t d = 0; d < x.ndim(); ++d) {
-        if (y.shape(d) != x.shape(d)) throw std::invalid_argument(who + " must have the shape of x");
-        if (x.size() > 0 && x.shape(d) > 1 && y.stride(d) != x.stride(d)) throw std::invalid_argument(who + " must have the strides of x");
-        if (x.size() > 0 && x.shape(d) > 1 && y.stride(d) == 0) throw std::invalid_argument(who + " must not repeat its elements");
-    }
-    return aligned(y, name);
-}
-
-template <class A>
-uintptr_t one_per_slice(const std::optional<A>& values, const Layout& layout, const char* name) {
-    if (!values) return 0;
-    if (static_cast<int64_t>(values->size()) != layout.slices())
-        throw std::invalid_argument(std::string(name) + " must have one number per slice");
-    return aligned(*values, name);
-}
-
-nb::object project(const Array& x, double k, double tau, const std::optional<Output>& y,
-                   const std::optional<Doubles>& mu, const std::optional<Numbers>& ks,
-                   const std::optional<Numbers>& taus, int64_t axis, int threads) {
-    Layout layout = layout_of(x, axis);
-    auto run = is_double(x) ? project_t<double> : project_t<float>;
-    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), per_slice(one_per_slice(taus, layout, "taus"), tau),
-               aligned(x, "x"), y ? output_like(*y, x, "y") : 0, one_per_slice(mu, layout, "mu"),
-               0, threads);
-}
-
-nb::object binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis, int threads) {
-    Layout layout = layout_of(x, axis);
-    auto run = is_double(x) ? binary_t<double> : binary_t<float>;
-    return run(layout, per_slice(one_per_slice(ks, layout, "ks"), k), aligned(x, "x"),
-               output_like(y, x, "y"), threads);
-}
-
-}  // namespace
+}    // namespace
 
 NB_MODULE(_kernel, m) {
-    m.doc() = "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
+    m.doc() =
+        "The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.";
     m.def("variant", [] { return std::string(variant().name); }, "The SIMD variant in use.");
-    m.def("constants", [] {
-        nb::dict all;
-        for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
-        return all;
-    }, "The sizes at which the kernel changes its way of working.");
-    m.def("lies_evenly", [](const Sizes& shape, const Sizes& strides, int64_t axis) {
-        return lay_out(shape, strides, axis).has_value();
-    }, nb::arg("shape"), nb::arg("strides"), nb::arg("axis"), "Whether the other functions take an array that lies so.");
-    m.def("project", project, nb::arg("x"), nb::arg("k"), nb::arg("tau"), nb::arg("y").noconvert() = nb::none(),
-          nb::arg("mu").noconvert() = nb::none(), nb::arg("ks").noconvert() = nb::none(),
-          nb::arg("taus").noconvert() = nb::none(), nb::arg("axis") = -1, nb::arg("threads") = 1,
-          "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.");
-    m.def("binary", binary, nb::arg("x"), nb::arg("k"), nb::arg("y").noconvert(), nb::arg("ks").noconvert() = nb::none(),
-          nb::arg("axis") = -1, nb::arg("threads") = 1, "Write exactly k ones into every slice of y.");
-    m.def("use_openmp", [] { return false; });
-    m.def("project_at", project_at);
-    m.def("backward_at", backward_at);
-    m.def("binary_at", binary_at);
-    m.def("loss_at", loss_at);
-    m.def("share_at", share_at);
-    m.def("track_at", track_at);
-    m.def("objective_at", objective_at);
-    m.def("xla_handlers", [] {
-        nb::dict handlers;
-        handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
-        handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
-        return handlers;
-    }, "What jax.ffi.register_ffi_target takes, by name.");
-    m.def("xla_compatible", xla::compatible, "Whether the XLA at which the handlers were registered can call them.");
+    m.def(
+        "constants",
+        [] {
+            nb::typed<nb::dict, nb::str, int> all;
+            for (const Constant* c = variant().constants; c->name; ++c) all[c->name] = c->value;
+            return all;
+        },
+        "The sizes at which the kernel changes its way of working.");
+    m.def(
+        "xla_handlers",
+        [] {
+            nb::typed<nb::dict, nb::str, nb::object> handlers;
+            handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
+            handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
+            return handlers;
+        },
+        "What jax.ffi.register_ffi_target takes, by name.");
+    m.def("xla_compatible", xla::compatible,
+          "Whether the XLA at which the handlers were registered can call them.");
+    m.def(
+        "lies_evenly",
+        [](const Sizes& shape, const Sizes& strides, int64_t axis) {
+            return lay_out(shape, strides, axis).has_value();
+        },
+        "shape"_a, "strides"_a, "axis"_a, "Whether the other functions take an array that lies so.");
+
+    m.def("project", project, "x"_a, "k"_a, "tau"_a, "y"_a.noconvert() = nb::none(),
+          "mu"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(), "taus"_a.noconvert() = nb::none(),
+          "axis"_a = -1, "threads"_a = 1,
+          "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice "
+          "failed.");
+    m.def("backward", backward, "y"_a, "v"_a, "tau"_a, "grad"_a.noconvert() = nb::none(),
+          "grad_k"_a.noconvert() = nb::none(), "grad_tau"_a.noconvert() = nb::none(),
+          "taus"_a.noconvert() = nb::none(), "axis"_a = -1, "threads"_a = 1,
+          "Write the gradients of sum(v * y) to x, k and tau.");
+    m.def("binary", binary, "x"_a, "k"_a, "y"_a.noconvert(), "ks"_a.noconvert() = nb::none(), "axis"_a = -1,
+          "threads"_a = 1, "Write exactly k ones into every slice of y.");
+    m.def("at_thresholds", at_thresholds, "x"_a.noconvert(), "labels"_a.noconvert().none(),
+          "dense"_a.noconvert().none(), "ignored"_a, "mu"_a.noconvert(), "low"_a.noconvert(),
+          "tau"_a.noconvert(), "mean"_a.noconvert() = nb::none(), "factor"_a.noconvert() = nb::none(),
+          "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(), "threads"_a = 1,
+          "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
+
+    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a,
+          "tau"_a, "threads"_a);
+    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a,
+          "tau"_a, "threads"_a);
+    m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
+          "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
+          "k_used"_a, "threads"_a);
+    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a,
+          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "batches"_a);
+    m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
 }

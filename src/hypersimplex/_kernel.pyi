@@ -1,13 +1,27 @@
+"""
+The compiled kernel of hypersimplex. Private: call hypersimplex or hypersimplex.torch instead.
+"""
+
 from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
-from hypersimplex._checks import Failure
+def variant() -> str:
+    """The SIMD variant in use."""
 
-def variant() -> str: ...
-def constants() -> dict[str, int]: ...
-def lies_evenly(shape: Sequence[int], strides: Sequence[int], axis: int) -> bool: ...
+def constants() -> dict[str, int]:
+    """The sizes at which the kernel changes its way of working."""
+
+def xla_handlers() -> dict[str, object]:
+    """What jax.ffi.register_ffi_target takes, by name."""
+
+def xla_compatible() -> bool:
+    """Whether the XLA at which the handlers were registered can call them."""
+
+def lies_evenly(shape: Sequence[int], strides: Sequence[int], axis: int) -> bool:
+    """Whether the other functions take an array that lies so."""
+
 def project(
     x: NDArray[Any],
     k: float,
@@ -18,54 +32,88 @@ def project(
     taus: NDArray[Any] | None = None,
     axis: int = -1,
     threads: int = 1,
-) -> Failure | None: ...
+) -> tuple[str, int, int] | None:
+    """
+    Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.
+    """
+
+def backward(
+    y: NDArray[Any],
+    v: NDArray[Any],
+    tau: float,
+    grad: NDArray[Any] | None = None,
+    grad_k: NDArray[Any] | None = None,
+    grad_tau: NDArray[Any] | None = None,
+    taus: NDArray[Any] | None = None,
+    axis: int = -1,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """Write the gradients of sum(v * y) to x, k and tau."""
+
 def binary(
     x: NDArray[Any], k: float, y: NDArray[Any], ks: NDArray[Any] | None = None, axis: int = -1, threads: int = 1
-) -> Failure | None: ...
-def use_openmp() -> bool: ...
+) -> tuple[str, int, int] | None:
+    """Write exactly k ones into every slice of y."""
+
+def at_thresholds(
+    x: NDArray[Any],
+    labels: NDArray[Any] | None,
+    dense: NDArray[Any] | None,
+    ignored: int,
+    mu: NDArray[Any],
+    low: NDArray[Any],
+    tau: NDArray[Any],
+    mean: NDArray[Any] | None = None,
+    factor: NDArray[Any] | None = None,
+    sums: NDArray[Any] | None = None,
+    grad: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """
+    One rank's sums of every class at the thresholds mu + low, or its gradient there.
+    """
+
 def project_at(
     is_double: bool,
     x: int,
     y: int,
-    mu: int,
     shape: Sequence[int],
     strides: Sequence[int],
     axis: int,
-    k_address: int,
     k: float,
-    tau_address: int,
     tau: float,
-    start: int,
     threads: int,
-    /,
-) -> Failure | None: ...
+) -> tuple[str, int, int] | None: ...
 def backward_at(
     is_double: bool,
     y: int,
     v: int,
     grad: int,
-    grad_k: int,
-    grad_tau: int,
     shape: Sequence[int],
     strides: Sequence[int],
     axis: int,
-    tau_address: int,
     tau: float,
     threads: int,
-    /,
-) -> Failure | None: ...
-def binary_at(
+) -> tuple[str, int, int] | None: ...
+def loss_at(
     is_double: bool,
-    x: int,
-    y: int,
     shape: Sequence[int],
     strides: Sequence[int],
-    axis: int,
-    k_address: int,
-    k: float,
+    x: int,
+    labels: int,
+    ignored: int,
+    dense: int,
+    k: int,
+    k_is_fraction: bool,
+    taus: int,
+    tau: float,
+    weight: int,
+    mean: bool,
+    grad: int,
+    mu: int,
+    k_used: int,
     threads: int,
-    /,
-) -> Failure | None: ...
+) -> tuple[Any, ...]: ...
 def track_at(
     is_double: bool,
     mu: int,
@@ -78,42 +126,7 @@ def track_at(
     seen: int,
     share: int,
     batches: int,
-    /,
 ) -> None: ...
-def loss_at(
-    is_double: bool,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    x: int,
-    labels: int,
-    ignored: int,
-    dense: int,
-    k: int,
-    share: bool,
-    tau_address: int,
-    tau: float,
-    weight: int,
-    start: int,
-    scale: float,
-    mean: bool,
-    grad: int,
-    mu: int,
-    k_used: int,
-    threads: int,
-    /,
-) -> tuple[float, int] | Failure: ...
 def objective_at(
-    is_double: bool, step: int, sizes: Sequence[int], addresses: Sequence[int], threads: int, /
-) -> Failure | None: ...
-def share_at(
-    is_double: bool,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    ignored: int,
-    addresses: Sequence[int],
-    scale: float,
-    threads: int,
-    /,
-) -> Failure | None: ...
-def xla_handlers() -> dict[str, Any]: ...
-def xla_compatible() -> bool: ...
+    is_double: bool, step: int, sizes: Sequence[int], addresses: Sequence[int], threads: int
+) -> tuple[str, int, int] | None: ...

@@ -57,39 +57,22 @@ def sizes(rng: random.Random) -> tuple[list[int], list[int], int]:
 
 def project(rng: random.Random, m: Memory) -> list[Any]:
     shape, strides, axis = sizes(rng)
-    entries, slices = int(np.prod(shape)), int(np.prod(shape)) // shape[axis]
-    dtype = rng.choice(["f4", "f8"])
-    y = m.take(dtype, entries) if rng.random() < 0.8 else None
-    mu = m.take("f8", slices) if rng.random() < 0.5 else None
-    k = m.take("f8", slices) if rng.random() < 0.5 else None
-    if k is not None:
-        k[...] = m.numbers.uniform(0, shape[axis] * rng.choice([1, 1, 1.5]), slices)
-    x = m.normal(dtype, entries)
+    entries, dtype = int(np.prod(shape)), rng.choice(["f4", "f8"])
+    x, y = m.normal(dtype, entries), m.take(dtype, entries) if rng.random() < 0.9 else None
     x[m.numbers.random(entries) < rng.choice([0, 0, 0.1])] = rng.choice([np.inf, -np.inf, np.nan])
-    number = rng.choice([0.0, 0.5, 1.0, shape[axis] / 2, -1.0, 1e9, float("nan")])
+    k = rng.choice([0.0, 0.5, 1.0, shape[axis] / 2, -1.0, 1e9, float("nan")])
     tau, threads = rng.choice([1.0, 0.1, 1e-3, 0.0, -1.0, 1e39]), rng.choice([1, 2, 3, 0, -5, 1000])
-    return [dtype == "f8", where(x), where(y), where(mu), shape, strides, axis, where(k), number, 0, tau, 0, threads]
+    return [dtype == "f8", where(x), where(y), shape, strides, axis, k, tau, threads]
 
 
 def backward(rng: random.Random, m: Memory) -> list[Any]:
     shape, strides, axis = sizes(rng)
-    entries, slices = int(np.prod(shape)), int(np.prod(shape)) // shape[axis]
-    dtype = rng.choice(["f4", "f8"])
+    entries, dtype = int(np.prod(shape)), rng.choice(["f4", "f8"])
     y, v = m.take(dtype, entries), m.normal(dtype, entries)
     y[...] = np.clip(m.numbers.normal(0.5, 0.5, size=entries), 0, 1)
-    outputs = [
-        m.take(*kind) if rng.random() < 0.7 else None for kind in ((dtype, entries), ("f8", slices), ("f8", slices))
-    ]
+    grad = m.take(dtype, entries) if rng.random() < 0.9 else None
     threads = rng.choice([1, 2, 3, 0, -5, 1000])
-    return [dtype == "f8", where(y), where(v), *map(where, outputs), shape, strides, axis, 0, 0.5, threads]
-
-
-def binary(rng: random.Random, m: Memory) -> list[Any]:
-    shape, strides, axis = sizes(rng)
-    entries, dtype = int(np.prod(shape)), rng.choice(["f4", "f8"])
-    x, y = m.normal(dtype, entries), m.take(dtype, entries)
-    k = rng.choice([0.0, 1.0, float(shape[axis]), 0.5, -1.0, 1e9, float("nan")])
-    return [dtype == "f8", where(x), where(y), shape, strides, axis, 0, k, rng.choice([1, 2, 3, 0])]
+    return [dtype == "f8", where(y), where(v), where(grad), shape, strides, axis, 0.5, threads]
 
 
 def loss(rng: random.Random, m: Memory) -> list[Any]:
@@ -104,21 +87,9 @@ def loss(rng: random.Random, m: Memory) -> list[Any]:
         dense[...] = m.numbers.random(entries)
     weight = m.take("f8", shape[1]) if rng.random() < 0.5 else None
     mu, used = m.take("f8", shape[1]), m.take("f8", shape[1])
-    numbers = [0, False, 0, rng.choice([1.0, 0.1, 0.0, float("nan")]), where(weight), 0, 1.0, rng.random() < 0.5]
+    numbers = [0, False, 0, rng.choice([1.0, 0.1, 0.0, float("nan")]), where(weight), rng.random() < 0.5]
     given = [dtype == "f8", shape, strides, where(x), where(labels), -1, where(dense), *numbers]
     return [*given, where(grad), where(mu), where(used), rng.choice([1, 2, 3, 0])]
-
-
-def share(rng: random.Random, m: Memory) -> list[Any]:
-    shape = [rng.choice([1, 2, 7, 33]), rng.choice([1, 2, 5, 33]), 1]
-    entries, dtype = int(np.prod(shape)), rng.choice(["f4", "f8"])
-    labels = m.take("i8", shape[0])
-    labels[...] = m.numbers.integers(0, shape[1], size=shape[0])
-    each = [m.normal("f8", shape[1]) for _ in range(5)]
-    each[2][...] = 0.5
-    sums, grad = (None, m.take(dtype, entries)) if rng.random() < 0.5 else (m.take("f8", 5 * shape[1]), None)
-    arrays = [m.normal(dtype, entries), labels, None, *each, sums, grad]
-    return [dtype == "f8", shape, [shape[1], 1, 1], -100, [where(a) for a in arrays], 1.0, rng.choice([1, 2, 3])]
 
 
 def track(rng: random.Random, m: Memory) -> list[Any]:
@@ -143,9 +114,7 @@ def objective(rng: random.Random, m: Memory) -> list[Any]:
 CALLS: dict[str, Callable[[random.Random, Memory], list[Any]]] = {
     "project_at": project,
     "backward_at": backward,
-    "binary_at": binary,
     "loss_at": loss,
-    "share_at": share,
     "track_at": track,
     "objective_at": objective,
 }

@@ -145,9 +145,44 @@ def call_plain(rng):
     return "accepted"
 
 
+def some(rng, shape, dtype):
+    """An array that fits, or now and then one that does not."""
+    return array(rng) if rng.random() < 0.1 else rng.choice(JUNK) if rng.random() < 0.05 else array(rng, shape, dtype)
+
+
+def backward_arguments(rng):
+    shape, dtype, axis = rng.choice(SHAPES), rng.choice(["f4", "f8"]), rng.choice([-1, -1, 0, 1, -9])
+    slices = np.delete(shape, axis) if shape and -len(shape) <= axis < len(shape) else ()
+    outputs = {"grad": (shape, dtype), "grad_k": (slices, "f8"), "grad_tau": (slices, "f8"), "taus": (slices, "f8")}
+    given = {name: some(rng, tuple(kind[0]), kind[1]) for name, kind in outputs.items() if rng.random() < 0.5}
+    arrays = {"y": some(rng, shape, dtype), "v": some(rng, shape, dtype)}
+    return arrays | given | {"tau": numbers(rng), "axis": axis, "threads": rng.choice([1, 2, 3, 0])}
+
+
+def threshold_arguments(rng):
+    shape = rng.choice([1, 2, 7]), rng.choice([1, 2, 33]), rng.choice([1, 1, 3])
+    dtype, each = rng.choice(["f4", "f8"]), ((shape[1],), "f8")
+    labels = np.random.default_rng(rng.getrandbits(32)).integers(-1, shape[1] + 1, size=(shape[0], shape[2]))
+    args = {"x": some(rng, shape, dtype), "labels": None, "dense": None, "ignored": -1, "threads": rng.choice([1, 2])}
+    args |= {"labels": labels} if rng.random() < 0.5 else {"dense": some(rng, shape, dtype)}
+    args |= {name: some(rng, *each) for name in ("mu", "low", "tau")}
+    if rng.random() < 0.5:
+        return args | {"sums": some(rng, (5, shape[1]), "f8")}
+    return args | {"grad": some(rng, shape, dtype), "mean": some(rng, *each), "factor": some(rng, *each)}
+
+
+def call_views(rng):
+    name = rng.choice(["backward", "at_thresholds"])
+    try:
+        failed = getattr(_kernel, name)(**(backward_arguments if name == "backward" else threshold_arguments)(rng))
+    except ERRORS as error:
+        return type(error).__name__
+    return "accepted" if failed is None else "refused"
+
+
 ARRAYS, PLAIN = (
-    {"project", "binary"},
-    {"variant", "constants", "use_openmp", "lies_evenly", "xla_compatible", "xla_handlers"},
+    {"project", "binary", "backward", "at_thresholds"},
+    {"variant", "constants", "lies_evenly", "xla_compatible", "xla_handlers"},
 )
 ENTRIES = ARRAYS | PLAIN | set(fuzz_addresses.CALLS)
 
@@ -159,7 +194,7 @@ def main(seed, calls=4000):
     outcomes = Counter()
     with np.errstate(all="ignore"):
         for _ in range(calls):
-            outcomes[rng.choice([call_arrays, call_arrays, call_address, call_plain])(rng)] += 1
+            outcomes[rng.choice([call_arrays, call_arrays, call_views, call_address, call_plain])(rng)] += 1
     print(*(f"{name}:{count}" for name, count in sorted(outcomes.items())))
 
 

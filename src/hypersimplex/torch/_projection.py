@@ -41,7 +41,7 @@ class Projection(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, k: Number, tau: Number, dim: int, backend: Backend, want_mu: bool) -> Any:
         y, mu = backend.project(input, k, tau, dim, want_mu=want_mu)
         ctx.dim, ctx.backend = dim, backend
-        if isinstance(tau, Tensor):
+        if isinstance(tau, Tensor):  # then so is k
             ctx.save_for_backward(y, tau)
         else:
             ctx.tau = tau
@@ -54,8 +54,7 @@ class Projection(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor | None = None) -> tuple[Tensor | None, ...]:
         y, *rest = ctx.saved_tensors
-        tau = rest[0] if rest else ctx.tau
-        needs = ctx.needs_input_grad
+        tau, needs = (rest[0], ctx.needs_input_grad) if rest else (ctx.tau, (True, False, False))
         if torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager():
             gradients = plain.pullback(y, v, tau, ctx.dim, needs)  # to be differentiated again, or many at once
         else:

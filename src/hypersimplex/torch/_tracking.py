@@ -1,5 +1,6 @@
 """The running averages of HyperSimplexLoss."""
 
+from array import array
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Outcome
-from hypersimplex.torch._boundary import FLOATS, is_eager, is_recorded
+from hypersimplex.torch._boundary import FLOATS, is_recorded
 
 NAMES = ("threshold", "seen", "share", "batches")
 
@@ -22,42 +23,44 @@ def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[
 
 def can_track(outcome: Outcome) -> bool:
     """Not what a transform computes with or a fake tensor: buffers hold numbers."""
-    return not is_recorded() and type(outcome.mu_and_k) is Tensor
+    return type(outcome.numbers) is array or (not is_recorded() and type(outcome.numbers) is Tensor)
 
 
 def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, with_share: bool = True) -> None:
     """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations."""
-    mu_and_k, samples = outcome.mu_and_k, outcome.samples
-    classes = mu_and_k.shape[1]
-    if isinstance(samples, int) and mu_and_k.is_cpu and is_eager() and _are_plain(buffers, classes):
-        if samples:  # or every one was ignored
-            threshold, at = buffers["threshold"], mu_and_k.data_ptr()
-            _kernel.track_at(
-                threshold.dtype is torch.float64, at, at + 8 * classes, classes, samples, momentum or 0.0, with_share,
-                *(buffers[name].data_ptr() for name in NAMES),
-            )  # fmt: skip
-        return
-    _check(buffers, classes)
+    numbers, samples = outcome.numbers, outcome.samples
+    threshold, seen, share, batches = buffers["threshold"], buffers["seen"], buffers["share"], buffers["batches"]
+    dtype = threshold.dtype
+    if isinstance(numbers, array) and isinstance(samples, int) and dtype in FLOATS:
+        at, length = numbers.buffer_info()
+        classes = length // 2
+        if (
+            _is_plain(threshold, dtype, classes)
+            and _is_plain(seen, dtype, classes)
+            and _is_plain(share, dtype, classes)
+            and _is_plain(batches, dtype, 1)
+        ):
+            if samples:  # or every one was ignored
+                _kernel.track_at(
+                    dtype is torch.float64, at, at + 8 * classes, classes, samples, momentum or 0.0, with_share,
+                    threshold.data_ptr(), seen.data_ptr(), share.data_ptr(), batches.data_ptr(),
+                )  # fmt: skip
+            return
+    _check(buffers, outcome.classes)
     with torch.no_grad():
-        mu, k = forward_ad.unpack_dual(mu_and_k).primal.to(buffers["threshold"].device)
+        mu, k = forward_ad.unpack_dual(outcome.mu_and_k).primal.to(threshold.device)
         _track(buffers, mu, k, samples, momentum, with_share)
 
 
-def _are_plain(buffers: dict[str, Any], classes: int) -> bool:
-    """Whether the kernel may write to them: a user may have put anything in their place."""
-    dtype = buffers["threshold"].dtype
-    for name in NAMES:
-        value = buffers[name]
-        if not (
-            type(value) is Tensor
-            and value.dtype is dtype
-            and value.is_cpu
-            and value.is_contiguous()
-            and value.shape == ((classes,) if name != "batches" else (1,))
-            and value.data_ptr()
-        ):
-            return False
-    return dtype in FLOATS
+def _is_plain(buffer: Any, dtype: torch.dtype, size: int) -> bool:
+    """Whether the kernel may write there: a user may have put anything in its place."""
+    return (
+        type(buffer) is Tensor
+        and buffer.dtype is dtype
+        and buffer.is_cpu
+        and buffer.is_contiguous()
+        and buffer.numel() == size
+    )
 
 
 def _check(buffers: dict[str, Any], classes: int) -> None:

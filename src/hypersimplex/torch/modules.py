@@ -97,13 +97,13 @@ class HyperSimplexLoss(nn.Module):
         for name in _tracking.NAMES:  # made when the number of classes is known
             self.register_buffer(name, None)
 
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         settings = Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
-        outcome = compute(logits, target, settings, self.group)
+        outcome = compute(input, target, settings, self.group)
         if self.training and _tracking.can_track(outcome):
             _tracking.track(self._buffers_for(outcome), outcome, self.momentum)
-            if target.dim() == logits.dim():
-                self._note_multilabel(logits, target, outcome)
+            if target.dim() == input.dim():
+                self._note_multilabel(input, target, outcome)
         return outcome.loss
 
     def scores(self, logits: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class HyperSimplexLoss(nn.Module):
 
     def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
-        buffers, classes = self._buffers, outcome.mu_and_k.shape[1]
+        buffers, classes = self._buffers, outcome.classes
         threshold = buffers["threshold"]
         if threshold is None:
             dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32

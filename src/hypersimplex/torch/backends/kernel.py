@@ -4,6 +4,7 @@ At small sizes the arithmetic takes two microseconds and everything else is the 
 plain numbers take the shortest way there is, and everything else is first made even by `_boundary`.
 """
 
+from array import array
 from typing import Any
 
 import torch
@@ -16,80 +17,108 @@ from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, s
 
 _DOUBLE = torch.float64
 
-# The kernel's threads are those of the framework.
-_kernel.use_openmp()
-
 
 def project(
     x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
 ) -> tuple[Tensor | None, Tensor | None]:
+    dtype, at = x.dtype, x.data_ptr()
+    if type(k) is int:
+        k = _number("k", k)
+    if (
+        want_mu or type(k) is not float or type(tau) is not float
+        or dtype not in FLOATS or not at or not x.is_contiguous() or x.is_neg()
+    ):  # fmt: skip
+        return _project(x, k, tau, dim, want_y, want_mu)
+    y = torch.empty_like(x)
+    failure = _kernel.project_at(
+        dtype is _DOUBLE, at, y.data_ptr(), x.shape, x.stride(), dim, k, tau, torch.get_num_threads()
+    )
+    if failure:
+        _fail(failure, k, tau, x.shape[dim], dim)
+    return y, None
+
+
+def _project(
+    x: Tensor, k: Number, tau: Number, dim: int, want_y: bool, want_mu: bool
+) -> tuple[Tensor | None, Tensor | None]:
     dtype = x.dtype
-    if dtype not in FLOATS or not x.is_contiguous() or x.is_neg():
-        x = even("input", x, dim)
-    at = x.data_ptr()
-    if not at:
-        x = even("input", x, dim)
-        at = x.data_ptr()
+    x = even("input", x, dim)
     y = torch.empty_like(x) if want_y else None
-    mu = torch.empty(slices(x, dim), dtype=torch.float64, device="cpu") if want_mu else None
-    ks, k_at, k_number = (None, 0, k) if type(k) is float else _per_slice("k", k, x, dim)
-    taus, tau_at, tau_number = (None, 0, tau) if type(tau) is float else _per_slice("tau", tau, x, dim)
-    if (ks is None or k_at) and (taus is None or tau_at):  # or there is no slice
-        failure = _kernel.project_at(
-            x.dtype is _DOUBLE, at, 0 if y is None else y.data_ptr(), 0 if mu is None else mu.data_ptr(),
-            x.shape, x.stride(), dim, k_at, k_number, tau_at, tau_number, 0, torch.get_num_threads(),
-        )  # fmt: skip
-        if failure:
-            _fail(failure, k if ks is None else ks, tau if taus is None else taus, x.shape[dim], dim)
+    mu = torch.empty(slices(x, dim), dtype=_DOUBLE, device="cpu") if want_mu else None
+    k, ks = _per_slice("k", k, x, dim)
+    tau, taus = _per_slice("tau", tau, x, dim)
+    failure = _kernel.project(
+        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim, threads=_threads()
+    )
+    if failure:
+        _fail(failure, k if ks is None else ks, tau if taus is None else taus, x.shape[dim], dim)
     return y if y is None or y.dtype is dtype else y.to(dtype), mu
 
 
-def _per_slice(name: str, value: Number, x: Tensor, dim: int) -> tuple[Tensor | None, int, float]:
-    """A number for all slices, or the address of one for each; the tensor is held while the kernel reads it."""
-    if isinstance(value, Tensor):
-        each = doubles(name, value, slices(x, dim))
-        return each, each.data_ptr(), 0.0
+def _threads() -> int:
+    return torch.get_num_threads()
+
+
+def _view(value: Tensor | None) -> Any:
+    return None if value is None else value.numpy()
+
+
+def _number(name: str, value: Any) -> float:
     try:
-        return None, 0, float(value)
-    except (OverflowError, TypeError, ValueError):
-        return None, 0, _checks.check_number(name, value)  # says what is wrong
+        return float(value)
+    except OverflowError:
+        return _checks.check_number(name, value)  # says what is wrong
+
+
+def _per_slice(name: str, value: Number, x: Tensor, dim: int) -> tuple[float, Tensor | None]:
+    """A number for all slices, or one for each."""
+    if isinstance(value, Tensor):
+        return 0.0, doubles(name, value, slices(x, dim))
+    return _number(name, value), None
 
 
 def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     dtype = x.dtype
     x = even("input", x, dim)
     y = torch.empty_like(x)
-    ks, k_at, number = _per_slice("k", k, x, dim)
-    if ks is None or k_at:
-        failure = _kernel.binary_at(
-            x.dtype is torch.float64, x.data_ptr(), y.data_ptr(), x.shape, x.stride(), dim,
-            k_at, number, torch.get_num_threads(),
-        )  # fmt: skip
-        if failure:
-            _fail(failure, k if ks is None else ks, 1.0, x.shape[dim], dim)
+    k, ks = _per_slice("k", k, x, dim)
+    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=_threads())
+    if failure:
+        _fail(failure, k if ks is None else ks, 1.0, x.shape[dim], dim)
     return y.to(dtype)
 
 
 def pullback(
     y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    dtype, y_at, v_at = y.dtype, y.data_ptr(), v.data_ptr()
+    if (
+        type(tau) is not float or needs[1] or needs[2] or v.dtype is not dtype or dtype not in FLOATS
+        or not y_at or not y.is_contiguous() or y.is_neg() or not v_at or not v.is_contiguous() or v.is_neg()
+    ):  # fmt: skip
+        return _pullback(y, v, tau, dim, needs)
+    to_x = torch.empty_like(y)
+    _kernel.backward_at(
+        dtype is _DOUBLE, y_at, v_at, to_x.data_ptr(), y.shape, y.stride(), dim, tau, torch.get_num_threads()
+    )
+    return to_x, None, None
+
+
+def _pullback(
+    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     dtype = v.dtype
-    if y.dtype is not dtype or dtype not in FLOATS or not y.is_contiguous() or y.is_neg() or not y.data_ptr():
-        y = even("y", y.to(dtype), dim)
-    if v.dtype is not y.dtype or v.stride() != y.stride() or v.is_neg() or not v.data_ptr():
-        v = alike("v", v, y)
+    y = even("y", y.to(dtype), dim)
+    v = alike("v", v, y)
     to_x = torch.empty_like(y) if needs[0] else None
-    to_k = torch.empty(slices(y, dim), dtype=torch.float64, device="cpu") if needs[1] else None
-    to_tau = torch.empty(slices(y, dim), dtype=torch.float64, device="cpu") if needs[2] else None
-    taus, tau_at, number = (None, 0, tau) if type(tau) is float else _per_slice("tau", tau, y, dim)
-    if taus is None or tau_at:  # or there is no slice
-        _kernel.backward_at(
-            y.dtype is torch.float64, y.data_ptr(), v.data_ptr(),
-            0 if to_x is None else to_x.data_ptr(),
-            0 if to_k is None else to_k.data_ptr(),
-            0 if to_tau is None else to_tau.data_ptr(),
-            y.shape, y.stride(), dim, tau_at, number, torch.get_num_threads(),
-        )  # fmt: skip
+    to_k, to_tau = (
+        torch.empty(slices(y, dim), dtype=_DOUBLE, device="cpu") if need else None for need in (needs[1], needs[2])
+    )
+    tau, taus = _per_slice("tau", tau, y, dim)
+    _kernel.backward(
+        y.numpy(), v.numpy(), tau, grad=_view(to_x), grad_k=_view(to_k), grad_tau=_view(to_tau), taus=_view(taus),
+        axis=dim, threads=_threads(),
+    )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
 
 
@@ -124,22 +153,22 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if len(shape) == 2:
         shape, stride = (shape[0], classes, 1), (*stride, 1)  # type: ignore[assignment]
     grad = torch.empty_like(x) if with_gradient else None
-    mu_and_k = torch.empty((2, classes), dtype=torch.float64, device="cpu")
-    room = mu_and_k.data_ptr()
+    numbers = array("d", bytes(16 * classes))
+    room = numbers.buffer_info()[0]
     found = _kernel.loss_at(
-        x.dtype is torch.float64, shape, stride, x.data_ptr(),
-        0 if labels is None else labels.data_ptr(), ignored, 0 if dense is None else dense.data_ptr(),
-        0 if k is None else k.data_ptr(), prior is not None, 0 if taus is None else taus.data_ptr(), number,
-        0 if weight is None else weight.data_ptr(), 0, 1.0, reduction == "mean",
-        0 if grad is None else grad.data_ptr(), room, room + 8 * classes, torch.get_num_threads(),
+        x.dtype is _DOUBLE, shape, stride, x.data_ptr(), 0 if labels is None else labels.data_ptr(), ignored,
+        0 if dense is None else dense.data_ptr(), 0 if k is None else k.data_ptr(), prior is not None,
+        0 if taus is None else taus.data_ptr(), number, 0 if weight is None else weight.data_ptr(),
+        reduction == "mean", 0 if grad is None else grad.data_ptr(), room, room + 8 * classes,
+        torch.get_num_threads(),
     )  # fmt: skip
     if len(found) == 3:
-        _fail_loss(found, mu_and_k, tau if taus is None else taus)
-    total, samples = found  # type: ignore[misc]
+        _fail_loss(found, numbers, tau if taus is None else taus)
+    total, samples = found
     if reduction == "mean":
         total = total / samples if samples else float("nan")
     value = torch.scalar_tensor(total, dtype=_batch.result_dtype(logits), device="cpu")
-    return Outcome(value, mu_and_k, samples, grad)
+    return Outcome(value, numbers, samples, grad)
 
 
 def _per_class(name: str, value: Any, classes: int) -> Tensor:
@@ -148,12 +177,12 @@ def _per_class(name: str, value: Any, classes: int) -> Tensor:
     return _batch.per_class(name, value, classes, torch.device("cpu")).detach().contiguous()
 
 
-def _fail_loss(failure: Any, mu_and_k: Tensor, tau: Any) -> None:
+def _fail_loss(failure: Any, numbers: "array[float]", tau: Any) -> None:
     what, at, limit = failure
-    classes = mu_and_k.shape[1]
+    classes = len(numbers) // 2
     if what == "label":
         raise _checks.bad_label(limit, classes)
-    k = float(mu_and_k[1, at])
+    k = numbers[classes + at]
     if what == "k":
         raise _checks.bad_count(k, limit)
     _fail(failure, k, tau, limit, 0)
@@ -166,8 +195,8 @@ def prepare(batch: Batch) -> Batch:
 
 
 def sums(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> Tensor:
-    answer = torch.empty((5, batch.classes), dtype=torch.float64, device="cpu")
-    _part(batch, ignore_index, tau, mu, low, None, None, answer, None)
+    answer = torch.empty((5, batch.classes), dtype=_DOUBLE, device="cpu")
+    _at_thresholds(prepare(batch), ignore_index, {"mu": mu, "low": low, "tau": tau}, sums=answer)
     return answer
 
 
@@ -176,19 +205,14 @@ def gradient(
 ) -> Tensor:
     batch = prepare(batch)
     answer = torch.empty_like(batch.logits)
-    _part(batch, ignore_index, tau, mu, low, mean, factor, None, answer)
+    numbers = {"mu": mu, "low": low, "tau": tau, "mean": mean, "factor": factor}
+    _at_thresholds(batch, ignore_index, numbers, grad=answer)
     return answer
 
 
-def _part(
-    batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor,
-    mean: Tensor | None, factor: Tensor | None, sums: Tensor | None, grad: Tensor | None,
-) -> None:  # fmt: skip
-    x, labels, dense, _ = prepare(batch)
-    given = {"mu": mu, "low": low, "tau": tau, "factor": factor, "mean": mean}
-    numbers = [None if v is None else doubles(name, v, (batch.classes,)) for name, v in given.items()]
-    arrays = (x, labels, dense, *numbers, sums, grad)
-    _kernel.share_at(
-        x.dtype is torch.float64, x.shape, x.stride(), ignore_index,
-        [0 if a is None else a.data_ptr() for a in arrays], 1.0, torch.get_num_threads(),
+def _at_thresholds(batch: Batch, ignore_index: int, numbers: dict[str, Tensor], **answer: Tensor) -> None:
+    arrays = {name: doubles(name, value, (batch.classes,)) for name, value in numbers.items()} | answer
+    _kernel.at_thresholds(
+        batch.logits.numpy(), labels=_view(batch.labels), dense=_view(batch.dense), ignored=ignore_index,
+        threads=_threads(), **{name: value.numpy() for name, value in arrays.items()},
     )  # fmt: skip

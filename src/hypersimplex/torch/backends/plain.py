@@ -21,7 +21,7 @@ def project(
     _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
     k, tau = _each("k", k, x, dim), _each("tau", tau, x, dim)
     _check(x, k, tau, dim)
-    if x.numel() == 0:
+    if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
     y, mu = _solve(_wide(x).movedim(dim, -1), k, tau)
     return y.movedim(-1, dim).to(x.dtype), mu

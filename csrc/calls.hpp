@@ -1,0 +1,83 @@
+// From checked numbers and addresses to the kernel: the GIL is released around it, and what failed is told as
+// a tuple.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "kernel.hpp"
+
+namespace hs {
+
+namespace nb = nanobind;
+
+// What failed, where, and the limit that was passed.
+using Answer = std::optional<nb::typed<nb::tuple, nb::str, int, int>>;
+
+inline Answer tell(const Result& r) {
+    if (r.status == Status::ok) return std::nullopt;
+    if (r.status == Status::no_memory) throw std::bad_alloc();
+    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label", "weight"};
+    return Answer(nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit));
+}
+
+// An interpreter that is going down takes no thread back: it unwinds it, which would end the process at the
+// first function that lets nothing through. The thread stays here instead, until the process is gone.
+template <class F>
+Result without_gil(F f) {
+    PyThreadState* state = PyEval_SaveThread();
+    Result result = f();
+    try {
+        PyEval_RestoreThread(state);
+    } catch (...) {
+        for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+    return result;
+}
+
+template <class T>
+const Functions<T>& functions() {
+    if constexpr (sizeof(T) == 4) return variant().f32;
+    else return variant().f64;
+}
+
+template <class T>
+T* pointer(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+// Large pages under a large fresh output.
+template <class T>
+T* fresh(uintptr_t address, int64_t entries) {
+    int64_t bytes = entries * static_cast<int64_t>(sizeof(T));
+    if (address && bytes >= (4 << 20)) advise_large_pages(pointer<void>(address), bytes);
+    return pointer<T>(address);
+}
+
+inline PerSlice per_slice(uintptr_t address, double scalar) {
+    return {pointer<const double>(address), scalar};
+}
+
+template <class T>
+Answer project_t(const Layout& l, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y, uintptr_t mu,
+                 int threads) {
+    return tell(without_gil([&] {
+        T* room = fresh<T>(y, l.slices() * l.n);
+        return functions<T>().project({l, k, tau, pointer<const T>(x), room, pointer<double>(mu), threads});
+    }));
+}
+
+template <class T>
+Answer backward_t(const Layout& l, PerSlice tau, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k,
+                  uintptr_t grad_tau, int threads) {
+    return tell(without_gil([&] {
+        T* room = fresh<T>(grad, l.slices() * l.n);
+        return functions<T>().backward({l, tau, pointer<const T>(y), pointer<const T>(v), room,
+                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads});
+    }));
+}
+
+}    // namespace hs

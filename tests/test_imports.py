@@ -1,0 +1,100 @@
+"""Who may import whom: imports point inward, without cycles, and nobody takes another module's private names."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+MODULES = {
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted((SOURCE / "hypersimplex").rglob("*.py"))
+}
+# A package and what it may import besides itself: the frameworks' front ends know the middle, not each other.
+INNER = {"_batch", "_boundary"}
+ALLOWED = {
+    "torch": {"_checks", "_kernel", "_search"},
+    "jax": {"_checks", "_kernel", "_numpy", "_search"},
+    "boosting": {"_checks", "_kernel", "_numpy", "_search"},
+}
+
+
+def resolve(name: str) -> str | None:
+    """The module of ours that an imported name is, or lies in."""
+    while name.startswith("hypersimplex"):
+        if name in MODULES or name == "hypersimplex._kernel":
+            return name
+        name = name.rpartition(".")[0]
+    return None
+
+
+def imports(path: Path) -> Iterator[tuple[str, str | None]]:
+    """Every module of ours that a file imports, in functions too, and the name taken from it, if one is."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if module := resolve(alias.name):
+                    yield module, None
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                module = resolve(whole)
+                if module is not None:
+                    yield module, None if module == whole else alias.name
+
+
+# Still to be parted, imported in functions: a data set by name loads the module that reads it, a comparison the report.
+STUDY = "hypersimplex.study"
+PAIRS = (("data", "own"), ("data", "tabular"), ("comparison", "report"))
+KNOWN = {(f"{STUDY}.{one}", f"{STUDY}.{other}") for one, other in PAIRS}
+GRAPH = {
+    name: {module for module, _ in imports(path) if module != name and (name, module) not in KNOWN}
+    for name, path in MODULES.items()
+}
+
+
+def test_the_graph_is_not_empty():
+    assert "hypersimplex.torch.backends.kernel" in GRAPH["hypersimplex.torch.backends"]
+    assert "hypersimplex._kernel" in GRAPH["hypersimplex.torch.backends.kernel"]
+
+
+def test_there_is_no_cycle():
+    state: dict[str, int] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name) == 2:
+            return
+        assert state.get(name) != 1, " -> ".join((*path[path.index(name) :], name))
+        state[name] = 1
+        for other in sorted(GRAPH.get(name, ())):
+            visit(other, (*path, name))
+        state[name] = 2
+
+    for name in GRAPH:
+        visit(name, ())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nobody_imports_private_names(name):
+    private = [f"{module}.{taken}" for module, taken in imports(MODULES[name]) if taken and taken.startswith("_")]
+    assert not [entry for entry in private if not entry.endswith(".__version__")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_inward(name):
+    _, _, rest = name.partition(".")
+    front = rest.partition(".")[0]
+    others = {module.removeprefix("hypersimplex.") for module in GRAPH[name]}
+    if front in ALLOWED:
+        outside = {other for other in others if other != front and not other.startswith(f"{front}.")}
+        assert outside <= ALLOWED[front]
+    if rest.startswith("torch.backends"):
+        inner = {other.removeprefix("torch.") for other in others if other.startswith("torch.")}
+        assert {other for other in inner if not other.startswith("backends")} <= INNER
+
+
+def test_backends_do_not_import_the_place_that_picks():
+    for name, found in GRAPH.items():
+        if name.startswith("hypersimplex.torch.backends."):
+            assert "hypersimplex.torch.backends" not in found, name
