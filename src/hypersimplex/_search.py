@@ -56,10 +56,10 @@ def search(
     are not asked for again: their mu is NaN, and they are not sent. With `two_parts`, the solution is mu + low.
     """
     mu, lo, hi, width = start
-    low, last, error = xp.zeros_like(mu), xp.inf, xp.full_like(mu, xp.inf)
-    settled = low > 0 if settled is None else settled
-    table, exact = None, settled
-    rounding, jump = ROUNDING * k, JUMP * k
+    low, error = xp.zeros_like(mu), xp.full_like(mu, xp.inf)
+    last = before = xp.inf  # residuals
+    exact = settled = low > 0 if settled is None else settled
+    table, rounding, jump = None, ROUNDING * k, JUMP * k
     for step in range(most_steps):
         table = _ask(xp, sums, mu, low, error, reduce, settled, table)
         active, some = table[ACTIVE], table[ACTIVE] > 0
@@ -77,8 +77,8 @@ def search(
         shift = low + r * tau / count
         newton = mu + shift
         within = some & (((lo < newton) & (newton < hi)) | (newton == mu))
-        good, other, width = _otherwise(xp, within, size <= last / 2, lo, hi, width)
-        last = size
+        good, other, width = _otherwise(xp, within, size <= before / 2, lo, hi, width)
+        last, before = size, last
         to = xp.where(good, newton, other)
         rest = xp.where(good, _rounded_off(mu, shift, newton), 0.0) if two_parts else low
         settled = settled | ((to == mu) & (rest == low))  # rounding: nothing better exists
@@ -106,7 +106,7 @@ def _otherwise(
 ) -> tuple[Vector, Vector, Vector | None]:
     """Where a Newton step is good, and where to go if it is not: to the middle, or towards an end that is not known.
 
-    It is good within the bracket if the step before has halved the residual: either that or the bracket shrinks.
+    It is good within the bracket if the last two steps have halved the residual: either that or the bracket shrinks.
     """
     middle = lo / 2 + hi / 2
     if width is None:
