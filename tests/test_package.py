@@ -58,10 +58,9 @@ def test_types_are_shipped():
 
 @pytest.mark.parametrize("package", [hs, hst])
 def test_the_examples_in_the_docstrings_are_true(package):
-    """In the package's own modules, but for the compiled one, the command and Triton's, which need an extra each."""
+    """In the package's own modules, but for the compiled one and the command, which needs an extra."""
     found = pkgutil.iter_modules(package.__path__, package.__name__ + ".")
     names = {module.name for module in found if not module.ispkg} - {"hypersimplex._kernel", "hypersimplex.cli"}
-    names = {name for name in names if "_triton" not in name}
     results = [doctest.testmod(importlib.import_module(name)) for name in sorted(names)]
     assert sum(result.attempted for result in results) > 3
     assert sum(result.failed for result in results) == 0

@@ -1,11 +1,16 @@
 import importlib.util
 import os
 
+import torch
+
 # Triton lives in an environment of its own; `make test` says that this suite is left out, `make test-triton` runs it.
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"]
 
 # Read when Triton is first imported: kernels then run on the CPU, one program after another.
 os.environ["TRITON_INTERPRET"] = "1"
+
+# The arrays are tiny: on a busy machine threads would only wait for each other.
+torch.set_num_threads(1)
 
 
 def pytest_configure(config):

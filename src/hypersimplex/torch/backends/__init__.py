@@ -1,7 +1,7 @@
 """Who computes: one module for each way, all with the functions of `Backend`, and the one place that chooses.
 
     kernel    CPU tensors, by the compiled kernel
-    triton    CUDA tensors, where Triton is installed
+    triton    CUDA tensors, where Triton is installed and passed its self-check on the device
     plain     torch operations: every other device, and within `plain_only()`
 
 Whoever calls picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never
@@ -99,4 +99,4 @@ def pick(x: Tensor) -> Backend:
         return plain
     if x.is_cpu:
         return kernel
-    return triton if x.is_cuda and triton.is_available() else plain
+    return triton if triton.serves(x) else plain

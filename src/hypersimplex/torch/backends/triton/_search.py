@@ -27,12 +27,21 @@ def measured(x, c, e, tau):
 
 @triton.jit
 def look(x, c, e, tau):
-    """The entries strictly between 0 and 1 summed, how many are above 0, and how many are 1."""
+    """The entries strictly between 0 and 1 summed, how many there are, and how many entries are 1."""
     dtype: tl.constexpr = x.dtype
     t = (x - c.to(dtype)[None, :]) * (1 / tau).to(dtype)[None, :] - e.to(dtype)[None, :]
     inside = tl.where(t >= 1, 0.0, tl.where(t <= 0, 0.0, t))  # a NaN stays in the sum
     positive, ones = tl.sum((t > 0).to(tl.int32), 0), tl.sum((t >= 1).to(tl.int32), 0)
     return tl.sum(inside, 0).to(tl.float64), (positive - ones).to(tl.float64), ones.to(tl.float64)
+
+
+@triton.jit
+def ends(x, c, e, tau):
+    """The largest finite entry nearer to 0 than to 1, and the smallest nearer to 1: of use where none is between."""
+    high, finite = measured(x, c, e, tau) > 0.5, (x > -INF) & (x < INF)
+    zero = tl.max(tl.where(finite & (high == 0), x, -INF), 0)
+    one = tl.min(tl.where(finite & high, x, INF), 0)
+    return zero.to(tl.float64), one.to(tl.float64)
 
 
 @triton.jit
@@ -105,15 +114,16 @@ def advance(
     known = (lo_c > -top) & (hi_c < top)
     early = step < NEWTON_STEPS
     jump = rounded(tl.minimum(tl.maximum(c + tl.where(up, width, -width), -top), top), WIDE)
-    middle = tl.where(known, rounded(lo_c / 2 + hi_c / 2, WIDE), jump)
-    middle = tl.where(early, middle, between(lo_c, hi_c, WIDE))
+    jump = tl.where(tl.abs(c) < top, jump, 0.0)  # a sample's infinite entries may mislead
+    probe = tl.where(known, rounded(lo_c / 2 + hi_c / 2, WIDE), jump)
+    probe = tl.where(early, probe, between(lo_c, hi_c, WIDE))
     # Half a tau below a number, the entries equal to it are active.
-    within = ((middle - lo_c) / tau - 0.5 - lo_e > 0) & ((hi_c - middle) / tau + hi_e + 0.5 > 0)
+    within = ((probe - lo_c) / tau - 0.5 - lo_e > 0) & ((hi_c - probe) / tau + hi_e + 0.5 > 0)
     half = lo_e + ((hi_c - lo_c) / tau + (hi_e - lo_e)) / 2
     half_c = rounded(lo_c + half * tau, WIDE)
-    use_middle = within | (early & (known == 0))
-    other_c = tl.where(use_middle, middle, half_c)
-    other_e = tl.where(use_middle, -0.5, half - (half_c - lo_c) / tau)
+    use_probe = within | (early & (known == 0))
+    other_c = tl.where(use_probe, probe, half_c)
+    other_e = tl.where(use_probe, -0.5, half - (half_c - lo_c) / tau)
     # Newton steps alone may come from one side only: every third step halves what is left of the bracket.
     newton = ahead & (early | (step % 3 != 2))
     width = tl.where(ahead | known, width, 4 * width)
@@ -127,7 +137,7 @@ def advance(
 def guess(x, k, n, tau, WIDE: tl.constexpr):
     """The threshold of a normal slice of the same mean and variance, and how far to jump from it.
 
-    k of 0 and k of n need no search: every finite entry lies on one side.
+    Some slices need no search, every finite entry lies on one side: k of 0 and of n, more +inf than k, too many -inf.
     """
     finite = (x > -INF) & (x < INF)
     count = tl.maximum(tl.sum(finite.to(tl.int32), 0), 1).to(tl.float64)
@@ -142,47 +152,41 @@ def guess(x, k, n, tau, WIDE: tl.constexpr):
     top = largest(WIDE)
     usable = (tl.abs(c) < top) & (width < top)
     c = rounded(tl.where(usable, c, 0.0), WIDE)
-    c = tl.where(k <= 0, top, tl.where(k >= n, -top, c))
-    e = tl.where(k <= 0, 2.0, tl.where(k >= n, -2.0, tl.zeros_like(c)))
+    low = (k >= n) | (k > tl.sum((x > -INF).to(tl.int32), 0).to(tl.float64))
+    high = (k <= 0) | (k < tl.sum((x == INF).to(tl.int32), 0).to(tl.float64))
+    c = tl.where(high, top, tl.where(low, -top, c))
+    e = tl.where(high, 2.0, tl.where(low, -2.0, tl.zeros_like(c)))
     return c, e, tl.where(usable, width, 1.0)
 
 
 @triton.jit
-def solve(x, k, n, tau, c, e, width, STEPS: tl.constexpr, WIDE: tl.constexpr):
-    """Search within one tile, held in registers. Returns the point, and the sums there."""
-    lo_c, hi_c = tl.zeros_like(c) - largest(WIDE), tl.zeros_like(c) + largest(WIDE)
-    lo_e, hi_e = tl.zeros_like(c) - 2, tl.zeros_like(c) + 2
-    last = tl.zeros_like(c) + INF
-    settled = tl.zeros_like(c).to(tl.int32)
-    inside, active, ones = tl.zeros_like(c), tl.zeros_like(c), tl.zeros_like(c)
-    at_c, at_e = c, e
-    step = 0
-    going = 1
-    while going == 1:
-        at_c, at_e = c, e
-        inside, active, ones = look(x, c, e, tau)
-        c, e, lo_c, lo_e, hi_c, hi_e, width, last, settled = advance(
-            inside, active, ones, k, n, tau, step, c, e, lo_c, lo_e, hi_c, hi_e, width, last, settled, WIDE
-        )
-        step += 1
-        going = tl.where((tl.min(settled, 0) == 0) & (step < STEPS), 1, 0)
-    return at_c, at_e, inside, active, ones
+def middle(zero, one, tau):
+    """Of all mu that leave nothing between 0 and 1: the middle, or the finite end if only one is finite."""
+    both = zero + (one / 2 - zero / 2 - tau / 2)
+    return tl.where(one == INF, tl.where(zero == -INF, 0.0, zero), tl.where(zero == -INF, one - tau, both))
 
 
 @triton.jit
-def finished(x, k, n, given_tau, tau, c, e, inside, active, ones, WIDE: tl.constexpr):
-    """The projection of a tile from its threshold and the sums there; NaN where there is none."""
+def decided(k, n, given_tau, tau, c, e, inside, active, ones, zero, one, WIDE: tl.constexpr):
+    """mu, and whether no entry is active; mu is NaN for a bad slice, inf where infinite entries share k."""
     r = inside + ones - k
     flat = (active == 0) | ((k == tl.floor(k)) & ((inside < 0.5) | (active - inside < 0.5)))
-    crowded = (c >= largest(WIDE)) & (r > 0)  # more entries are +inf than k: they share it
+    crowded = (c >= largest(WIDE)) & (r > 0)
     valid = (k >= 0) & (k <= n) & (given_tau > 0) & (given_tau < INF)
     broken = (r != r) | (valid == 0) | ((c <= -largest(WIDE)) & (r < 0))
+    mu = tl.where(crowded, INF, tl.where(flat, middle(zero, one, given_tau), c + e * tau))
+    return tl.where(broken, float("nan"), mu), flat
+
+
+@triton.jit
+def projected(x, k, tau, c, e, ones, mu, flat):
+    """The tile's y; NaN where mu is."""
     t = measured(x, c, e, tau)
     high = t > 0.5
     y = tl.where(flat[None, :], high.to(t.dtype), tl.where(t >= 1, 1.0, tl.where(t <= 0, 0.0, t)))
     share = (k / tl.maximum(ones, 1.0)).to(t.dtype)
-    y = tl.where(crowded[None, :] & high, share[None, :], y)
-    return tl.where(broken[None, :], float("nan"), y), flat, crowded, broken
+    y = tl.where((mu == INF)[None, :] & high, share[None, :], y)
+    return tl.where((mu != mu)[None, :], float("nan"), y)
 
 
 @triton.jit

@@ -1,0 +1,162 @@
+# ruff: noqa: N803 (what Triton fixes at compile time is written in capitals)
+"""The kernels are compared with plain torch before they serve: right ones pass in silence, wrong ones are found."""
+
+import sys
+import threading
+import time
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from hypersimplex.torch import backends
+from hypersimplex.torch.backends import plain
+from hypersimplex.torch.backends import triton as backend
+from hypersimplex.torch.backends.triton import _kernels, _launch, _self_check
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch):
+    monkeypatch.setattr(_self_check, "_trusted", {})
+    monkeypatch.setattr(_self_check, "_distrusted", set())
+    monkeypatch.setattr(_launch, "TILE", 128)
+
+
+def as_on_a_device(dtype=torch.float32):
+    """What `pick` looks at of a CUDA tensor, but for the device, where the interpreter runs."""
+    return SimpleNamespace(is_cpu=False, is_cuda=True, device=torch.device("cpu"), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_right_kernels_pass_in_silence(dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.filterwarnings("ignore", module="triton.runtime.interpreter")
+        assert list(_self_check.differences(torch.device("cpu"), dtype)) == []
+
+
+@triton.jit
+def forgets_the_mean(y, v, mean, tau):
+    return tl.where((y > 0) & (y < 1), v / tau[None, :], 0.0)
+
+
+@triton.jit
+def forgets_the_last_tile(
+    x,
+    labels,
+    ignored,
+    slices,
+    c,
+    e,
+    t,
+    n,
+    inner,
+    count,
+    LABELS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    inside, active, ones = tl.zeros_like(c), tl.zeros_like(c), tl.zeros_like(c)
+    for first in range(0, n - BLOCK_N, BLOCK_N):
+        rows = _kernels.rows_from(first, BLOCK_N)
+        z, _, _ = _kernels.load_logits(x, labels, ignored, rows, slices, n, inner, count, LABELS)
+        a, b, d = _kernels.look(z, c, e, t)
+        inside, active, ones = inside + a, active + b, ones + d
+    return inside, active, ones
+
+
+@triton.jit
+def takes_one_end(x, c, e, tau):
+    zero = tl.max(x, 0).to(tl.float64)
+    return zero, zero
+
+
+@triton.jit
+def adds_a_little(x, k, tau, c, e, ones, mu, flat):
+    return _kernels_projected(x, k, tau, c, e, ones, mu, flat) + 1e-3
+
+
+_kernels_projected = _kernels.projected
+
+
+@triton.jit
+def does_not_compile(x, k, n, tau, WIDE: tl.constexpr):
+    return tl.no_such_function(x)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("pulled_back", forgets_the_mean, "short rows in float32: gradient to x by"),
+        ("sweep", forgets_the_last_tile, "long rows in float32: y by"),
+        ("ends", takes_one_end, "mu by"),
+        ("projected", adds_a_little, "short rows in float32: y by 0.001"),
+        ("guess", does_not_compile, "no_such_function"),
+    ],
+)
+def test_wrong_kernels_are_found(name, wrong, said, monkeypatch):
+    monkeypatch.setattr(_kernels, name, wrong)
+    with pytest.warns(RuntimeWarning, match=said) as caught:
+        assert backends.pick(as_on_a_device()) is plain
+    assert len([w for w in caught if "Please report" in str(w.message)]) == 1
+    # One warning is enough, whatever is asked for next.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert backends.pick(as_on_a_device()) is plain
+        assert backends.pick(as_on_a_device(torch.float64)) is plain
+
+
+def test_a_triton_that_cannot_be_imported_is_one_that_differs(monkeypatch):
+    monkeypatch.delattr(backend, "_kernels")
+    monkeypatch.setitem(sys.modules, _kernels.__name__, None)
+    with pytest.warns(RuntimeWarning, match="ModuleNotFoundError"):
+        assert backends.pick(as_on_a_device()) is plain
+
+
+def test_a_wrong_loss_alone_is_found(monkeypatch):
+    right = _launch.loss
+
+    def wrong(columns, want_gradient):
+        value, grad, mu = right(columns, want_gradient)
+        return value, 2 * grad, mu
+
+    monkeypatch.setattr(_launch, "loss", wrong)
+    monkeypatch.setattr(_self_check, "problems", lambda: iter(()))
+    found = list(_self_check.differences(torch.device("cpu"), torch.float32))
+    assert len(found) == 4
+    assert found[0].startswith("short loss with labels in float32: gradient by")
+
+
+def counted(monkeypatch, found=()):
+    calls = []
+
+    def differences(device, dtype):
+        calls.append(dtype)
+        time.sleep(0.05)
+        yield from found
+
+    monkeypatch.setattr(_self_check, "differences", differences)
+    return calls
+
+
+def test_each_dtype_is_checked_once_whoever_asks(monkeypatch):
+    calls = counted(monkeypatch)
+    threads = [threading.Thread(target=backends.pick, args=(as_on_a_device(),)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == [torch.float32]
+    assert backends.pick(as_on_a_device(torch.float64)) is backend
+    assert calls == [torch.float32, torch.float64]
+
+
+def test_a_capture_is_not_disturbed(monkeypatch):
+    calls = counted(monkeypatch, ["anything"])
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    x = as_on_a_device()
+    x.device = torch.device("cuda:0")
+    assert backends.pick(x) is backend
+    assert calls == []
