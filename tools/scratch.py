@@ -70,8 +70,8 @@ class Scratch:
         log, limit = self.folder / "log.txt", int(seconds)
         with log.open("w") as out:
             process = subprocess.Popen(
-                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, "CI": "1"}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
+                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "CI": "1"},
+                start_new_session=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )  # fmt: skip
             try:
                 code = process.wait(10 * seconds)
