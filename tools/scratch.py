@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -59,18 +60,21 @@ class Scratch:
         return self.pythons[area]
 
     def test(self, area: str, tests: str, seconds: float) -> tuple[str, str]:
-        """passed, failed or time; and the test that failed. `tests` are arguments of pytest, or -m and a module's."""
+        """passed, failed or time; and the test that failed. `tests` are arguments of pytest, or -m and a module's.
+
+        The limit is of processor time, because a busy machine is no fault; ten times that for what waits forever.
+        """
         self.build()
         pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
         command = [str(self.python(area)), *([] if tests.startswith("-m ") else pytest), *tests.split()]
-        log = self.folder / "log.txt"
+        log, limit = self.folder / "log.txt", int(seconds)
         with log.open("w") as out:
             process = subprocess.Popen(
-                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, "CI": "1"},
+                command, cwd=self.tree, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, "CI": "1"},
+                start_new_session=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             )  # fmt: skip
             try:
-                code = process.wait(seconds)
+                code = process.wait(10 * seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -1,0 +1,33 @@
+"""The lists of seeded faults: long enough, and a fault that no longer fits its source is called stale."""
+
+from collections import Counter
+
+import pytest
+
+from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError
+from tools.mutants.page import summary, survivors
+
+
+def test_there_are_faults_of_every_part():
+    assert len(MUTANTS) >= 60
+    assert Counter(mutant.area for mutant in MUTANTS).keys() == AREAS.keys()
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert all(mutant.old != mutant.new and mutant.tests for mutant in MUTANTS)
+
+
+@pytest.mark.parametrize("text", ["", "a < b and a < b", "a  < b"])
+def test_a_fault_that_does_not_fit_once_is_stale(tmp_path, text):
+    fault = Mutant("kernel", "source.cpp", "tests", "a < b", "a <= b")
+    assert fault.applied("if (a < b)") == "if (a <= b)"
+    with pytest.raises(StaleError, match="must be there once"):
+        fault.applied(text)
+    (tmp_path / "source.cpp").write_text(text)
+    assert "must be there once" in fault.wrong(tmp_path)
+    assert "No such file" in fault.wrong(tmp_path / "elsewhere")
+
+
+def test_the_table_counts_what_was_caught_and_names_what_survived():
+    faults = [Mutant("torch", "a.py", "tests", "x", new, "It is the same.") for new in ("y", "z", "w")]
+    results = {faults[0].name: {"outcome": "caught"}, faults[1].name: {"outcome": "survived"}}
+    assert "| PyTorch | 3 | 1 | 1 | 1 |" in summary(faults, results)
+    assert "| `a.py` | `x` becomes `z` | It is the same. |" in survivors(faults, results)
