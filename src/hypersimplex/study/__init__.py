@@ -4,14 +4,11 @@
 `models`, `losses`, `train` (one training), `store` (SQLite), `engines`, `sweep` (the grid), `stats`, `report`.
 """
 
-try:
-    import jinja2 as _jinja2  # noqa: F401
-    import matplotlib as _matplotlib  # noqa: F401
-    import rich as _rich  # noqa: F401
-    import scipy as _scipy  # noqa: F401
-    import sklearn as _sklearn  # noqa: F401
-    import torch as _torch  # noqa: F401
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"hypersimplex.study needs {error.name}; install it with: pip install 'hypersimplex[study]'"
-    ) from error
+from importlib.util import find_spec as _find_spec
+
+# Found, not imported: looking at a store must not wait for torch.
+for _name in ("jinja2", "matplotlib", "rich", "scipy", "sklearn", "torch"):
+    if _find_spec(_name) is None:
+        raise ModuleNotFoundError(
+            f"hypersimplex.study needs {_name}; install it with: pip install 'hypersimplex[study]'", name=_name
+        )

@@ -2,9 +2,9 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -18,11 +18,37 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import MEASURES
-from hypersimplex.study.stats import Cell
-from hypersimplex.study.store import Epoch, Run
+from hypersimplex.study.store import Epoch
+
+if TYPE_CHECKING:
+    from hypersimplex.study.stats import Cell
+
+# Control characters but for tab and newline, marks that reverse the direction of text, and halves of characters.
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+NARROW = 72
+
+
+def visible(text: str) -> str:
+    r"""Spell out characters that command a terminal instead of being shown by it.
+
+    >>> print(visible("a\x1b[31mb"))
+    a\x1b[31mb
+    """
+    return UNSAFE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+class Terminal(Console):
+    """A console for texts that are not ours: names of files, errors, events. They are shown as they are written."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **{**options, "markup": False, "emoji": False})
 
 
 class Live:
@@ -30,19 +56,21 @@ class Live:
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        width = console.width
+        self.bar = 10 if width < 80 else 20 if width < 110 else 40
         self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(self.bar),
             MofNCompleteColumn(),
             TextColumn("epochs"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[latest]}", style="dim"),
+            TextColumn("{task.fields[latest]}", style="dim", markup=False),
             console=console,
-            disable=not console.is_terminal,
+            disable=not console.is_terminal or console.quiet,
         )
         self.task: TaskID | None = None
-        self.total = self.done = self.told = 0
+        self.total = self.done = self.told = self.room = 0
 
     def __enter__(self) -> "Live":
         self.progress.start()
@@ -55,6 +83,8 @@ class Live:
 
     def phase(self, name: str, epochs: int) -> None:
         self.total, self.done, self.told = epochs, 0, 0
+        # Name, bar, "12/34", "epochs", two times of seven characters, and a space between all of them.
+        self.room = self.console.width - (len(name) + self.bar + 2 * len(str(epochs)) + 1 + 6 + 14 + 6)
         self.task = self.progress.add_task(name, total=epochs, latest="")
         if not self.console.is_terminal:
             self.console.print(f"{name}: {epochs} epochs to do")
@@ -65,13 +95,22 @@ class Live:
         either = (epoch.val_auc, epoch.test_auc) if config.is_trees else (epoch.val_accuracy, epoch.test_accuracy)
         score = either[0] if either[0] is not None else either[1]
         shown = "" if score is None else f" · {score:.3f}"
-        self.progress.update(self.task, advance=1, latest=f"{config.describe()}{shown}")
+        self.progress.update(self.task, advance=1, latest=self.fitting(config.describe(), shown))
         # Twenty lines a phase in a log file, and one for every epoch of a long run.
         tenth = 20 * self.done // max(1, self.total)
         if not self.console.is_terminal and (tenth > self.told or epoch.seconds > 5):
             self.told = tenth
             line = f"{self.done}/{self.total}  {config.describe()} · epoch {epoch.epoch}{shown}"
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
+
+    def fitting(self, run: str, score: str) -> str:
+        """As much of a run's name as the line has room for, and its score."""
+        run = visible(run)
+        if len(run) + len(score) <= self.room:
+            return run + score
+        if self.room < 24:
+            return ""
+        return run[: self.room - len(score) - 1] + "…" + score
 
 
 def batch_text(batch_size: int) -> str:
@@ -84,13 +123,34 @@ def p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def cell_table(cells: Sequence[Cell], title: str) -> Table:
-    """The comparison on one data set by one measure, narrow enough for 80 columns."""
+def in_words(value: float) -> str:
+    """
+    >>> in_words(5400)
+    '1 h 30 min'
+    """
+    if not math.isfinite(value):
+        return "an unknown time"
+    if value < 90:
+        return f"{value:.0f} s"
+    if value < 5400:
+        return f"{value / 60:.0f} min"
+    hours, minutes = divmod(round(value / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours < 72 else f"{hours / 24:.0f} days"
+
+
+def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
+    """The comparison on one data set by one measure; where it is narrow, with Holm's p alone."""
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
     caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; difference to {baseline}, "
+    primary = [c for c in cells if c.primary]
     caption += "p by paired t-test, Holm's over "
-    caption += f"{cells[0].comparisons} comparison{'s' * (cells[0].comparisons != 1)}"
+    if primary:
+        count = primary[0].comparisons
+        caption += f"{count} comparison{'s' * (count != 1)} of {primary[0].loss}, the primary question; of the others, "
+        caption += "secondary, over theirs"
+    else:
+        caption += f"{max(c.comparisons for c in cells)} secondary comparisons"
     table = Table(
         title=cells[0].dataset,
         caption=caption,
@@ -100,8 +160,8 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         pad_edge=False,
     )
     shown = f"{measure.title}, %" if measure.percent else measure.title
-    sized = any(c.batch_size for c in cells)
-    for name in (*["batch"] * sized, "loss", "setting", shown, "difference", "p", "p Holm"):
+    sized, both = any(c.batch_size for c in cells), width >= NARROW
+    for name in (*["batch"] * sized, "loss", "setting", shown, "difference", *["p"] * both, "p Holm"):
         left, narrow = name in ("loss", "setting"), name in ("batch", "p", "p Holm")
         table.add_column(name, justify="left" if left else "right", no_wrap=narrow, overflow="fold")
     previous = cells[0].batch_size
@@ -112,49 +172,30 @@ def cell_table(cells: Sequence[Cell], title: str) -> Table:
         half = (c.summary.high - c.summary.low) / 2
         against = c.against
         difference = "" if against is None else measure.with_sign(against.difference)
+        bold = "bold" if against is not None and c.holm_p < 0.05 else ""
         table.add_row(
             *[batch_text(c.batch_size)] * sized,
             c.loss,
             c.setting,
             f"{measure.text(c.summary.mean)} ± {measure.text(half)}",
-            f"[bold]{difference}[/bold]" if against is not None and c.holm_p < 0.05 else difference,
-            "" if against is None else p_text(against.p),
+            Text(difference, style=bold),
+            *["" if against is None else p_text(against.p)] * both,
             "" if against is None else p_text(c.holm_p),
         )
-    # Names and headings may be broken, numbers may not.
-    table.columns[sized].min_width = min(13, max(len(c.loss) for c in cells))
-    for column in table.columns[2 + sized : 4 + sized]:
-        texts = [*str(column.header).split(), *(re.sub(r"\[/?bold\]", "", str(v)) for v in column.cells)]
-        column.min_width = max(map(len, texts))
+    _keep_numbers_whole(table, sized, min(13 if both else 10, max(len(c.loss) for c in cells)))
     return table
+
+
+def _keep_numbers_whole(table: Table, first: int, name: int) -> None:
+    """Names and headings may be broken, numbers may not."""
+    table.columns[first].min_width = name
+    for column in table.columns[2 + first : 4 + first]:
+        column.min_width = max(map(len, [*str(column.header).split(), *map(str, column.cells)]))
 
 
 def narrow_table(title: str, columns: Sequence[str], left: Sequence[str]) -> Table:
     """Columns as wide as their content: eighty characters hold ten of them."""
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name in left else "right", overflow="fold")
     return table
-
-
-def status_tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
-    """For each data set its runs by loss and batch size; one marked running that nobody holds was interrupted."""
-    everywhere = {state_of(r, live) for r in runs}
-    states = [s for s in ("done", "running", "interrupted", "pending", "diverged", "failed") if s in everywhere]
-    tables = []
-    for dataset in dict.fromkeys(r.config.dataset for r in runs):
-        table = narrow_table(dataset, ("loss", "batch", *states, "epochs"), ("loss",))
-        groups: dict[tuple[str, int], list[Run]] = {}
-        for r in runs:
-            if r.config.dataset == dataset:
-                groups.setdefault((r.config.loss, r.config.batch_size), []).append(r)
-        for (loss, batch), group in groups.items():
-            count = Counter(state_of(r, live) for r in group)
-            done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
-            table.add_row(loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
-        tables.append(table)
-    return tables
-
-
-def state_of(run: Run, live: set[str]) -> str:
-    return "interrupted" if run.state == "running" and run.training not in live else run.state

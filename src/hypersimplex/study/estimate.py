@@ -81,16 +81,3 @@ def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
     from hypersimplex.study.boosted import Boosting
 
     return Boosting(config, load_cached(config.dataset, runtime.data_folder, config.label), runtime).run_epoch().seconds
-
-
-def in_words(value: float) -> str:
-    """
-    >>> in_words(5400)
-    '1 h 30 min'
-    """
-    if value < 90:
-        return f"{value:.0f} s"
-    if value < 5400:
-        return f"{value / 60:.0f} min"
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours < 72 else f"{hours / 24:.0f} days"

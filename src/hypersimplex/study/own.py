@@ -23,15 +23,21 @@ def load(name: str, label: str | None) -> Data:
         return image_folder(path)
     if path.suffix.lower() in (".csv", ".parquet"):
         return table(path, label)
-    module, colon, function = name.partition(":")
-    if colon and module and function:
-        return entry_point(module, function)
+    if is_entry_point(name):
+        return entry_point(*name.split(":", 1))
     from hypersimplex.study import tabular
 
     names = ", ".join((*NAMES, *tabular.SOURCES))
     raise DataError(
         f"dataset must be one of {names}, a .csv or .parquet file, an image folder or module:function, got {name!r}"
     )
+
+
+def is_entry_point(name: str) -> bool:
+    """Whether a data set is a function, `module:function`, to be imported and called."""
+    path = Path(name).expanduser()
+    module, _, function = name.partition(":")
+    return bool(module and function) and not path.is_dir() and path.suffix.lower() not in (".csv", ".parquet")
 
 
 def table(path: Path, label: str | None) -> Data:

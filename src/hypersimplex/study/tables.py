@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from scipy import sparse
 
 from hypersimplex.study.formats import Array, DataError
 
@@ -141,7 +140,7 @@ class Writer:
 
     def add(self, block: Block) -> None:
         x, y = block
-        if sparse.issparse(x):
+        if not isinstance(x, np.ndarray):
             self.sparse = True
             self._put("ends", x.indptr[1:].astype(np.int64) + self.entries)
             self._put("indices", x.indices.astype(np.int32))
@@ -224,6 +223,8 @@ def _mapped(folder: Path, about: dict[str, Any], columns: int) -> Part:
     y = np.asarray(array("y", np.uint8)).astype(np.int64)
     if not about["sparse"]:
         return Part(array("x", np.float32).reshape(about["rows"], about["columns"]), y)
+    from scipy import sparse
+
     ends = np.concatenate([[0], array("ends", np.int64)])
     matrix = sparse.csr_matrix(
         (array("values", np.float32), array("indices", np.int32), ends), (about["rows"], columns)

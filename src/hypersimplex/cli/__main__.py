@@ -1,0 +1,3 @@
+from hypersimplex.cli import app
+
+app()

@@ -1,0 +1,60 @@
+"""What the subcommands share: options, errors in one line, a store that is only read."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from hypersimplex.study.store import Store
+
+INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
+DEFAULT_STORE = Path("study.sqlite")
+
+StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that holds the runs.", dir_okay=False)]
+FolderOption = Annotated[
+    str | None,
+    typer.Option("--data-folder", help="Folder of the data sets; default HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def fail(error: object, code: int = 1) -> typer.Exit:
+    try:
+        from hypersimplex.study.console import Terminal
+    except ImportError:  # the error itself says what to install
+        typer.echo(f"error: {error}", err=True)
+    else:
+        Terminal(stderr=True).print(f"error: {error}", style="red")
+    return typer.Exit(code)
+
+
+@contextmanager
+def explained(*kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors that a user can do something about into one line."""
+    try:
+        yield
+    except (ValueError, RuntimeError, OSError, *kinds) as error:
+        raise fail(error) from None
+
+
+@contextmanager
+def existing(path: Path) -> Iterator["Store"]:
+    """A store that is only read; whatever is wrong with it or its content is one line."""
+    from hypersimplex.study.store import Store
+
+    if not path.exists():
+        raise fail(f"store {path} does not exist; `hypersimplex study run` makes one, --store names another")
+    with explained(), Store(path, read_only=True) as opened:
+        yield opened
+
+
+def write(text: str) -> None:
+    """Write to standard output as it is; to a terminal without what would command it."""
+    from hypersimplex.study.console import visible
+
+    sys.stdout.write(visible(text) if sys.stdout.isatty() else text)

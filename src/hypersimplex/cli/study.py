@@ -1,0 +1,165 @@
+"""`hypersimplex study`: run, look at, compare, report, move."""
+
+import shlex
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hypersimplex.cli.options import RunOptions, taking
+from hypersimplex.cli.shared import (
+    DEFAULT_STORE,
+    INTERRUPTED,
+    JsonOption,
+    QuietOption,
+    StoreOption,
+    existing,
+    explained,
+    fail,
+    write,
+)
+
+study_app = typer.Typer(help="Compare losses over batch sizes and seeds.", no_args_is_help=True)
+BaselineOption = Annotated[
+    str | None, typer.Option(help="Loss the others are compared with; default cross-entropy, of boosted trees binary.")
+]
+
+
+class ReportFormat(str, Enum):
+    html = "html"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+class ExportFormat(str, Enum):
+    json = "json"
+    csv = "csv"
+
+
+@study_app.command()
+@taking(RunOptions)
+def run(options: RunOptions) -> None:
+    """Run what is missing of a study.
+
+    Losses of networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
+    hypersimplex-argmax, hypersimplex-half, hypersimplex-half-argmax.
+
+    Losses of boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
+    """
+    try:
+        with explained(ImportError):
+            from hypersimplex.study import commands
+
+            finished = commands.main(options, shlex.join(["hypersimplex", *sys.argv[1:]]))
+    except KeyboardInterrupt:
+        raise fail("interrupted; the same command goes on from here", INTERRUPTED) from None
+    if not finished:
+        raise typer.Exit(1)
+
+
+@study_app.command()
+def status(
+    store: StoreOption = DEFAULT_STORE,
+    json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the summary alone.")] = False,
+) -> None:
+    """Show which runs are done, running, missing, diverged or failed."""
+    from hypersimplex.study import status
+
+    with existing(store) as opened:
+        if json:
+            write(status.as_json(opened))
+        else:
+            status.show(opened, quiet)
+
+
+@study_app.command()
+def report(
+    store: StoreOption = DEFAULT_STORE,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write; default: report.html, or standard output.")
+    ] = None,
+    format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the figures to this folder, as SVG.", file_okay=False)
+    ] = None,
+    baseline: BaselineOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
+    from hypersimplex.study.report import figure_files, render
+
+    with existing(store) as opened:
+        text = render(opened, format.value, baseline)
+        pictures = {} if figures is None else figure_files(opened, baseline)
+        if output is None and format.value == "html":
+            output = Path("report.html")
+        for name, picture in pictures.items():
+            assert figures is not None
+            figures.mkdir(parents=True, exist_ok=True)
+            (figures / name).write_text(picture, encoding="utf-8")
+        if output is None:
+            write(text)
+            return
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    if not quiet:
+        typer.echo(f"wrote {output}", err=True)
+
+
+@study_app.command()
+def compare(
+    store: StoreOption = DEFAULT_STORE,
+    baseline: BaselineOption = None,
+    paper_rule: Annotated[
+        bool, typer.Option("--paper-rule", help="Best epoch on the test set, as in the paper.")
+    ] = False,
+    json: JsonOption = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
+) -> None:
+    """Print the comparison with the baseline."""
+    from hypersimplex.study.comparison import Comparison
+    from hypersimplex.study.console import Terminal
+
+    with existing(store) as opened:
+        made = Comparison.of_store(opened, baseline, paper_rule)
+        if json:
+            write(made.as_json())
+        else:
+            made.show(Terminal(), quiet)
+
+
+@study_app.command()
+def export(
+    store: StoreOption = DEFAULT_STORE,
+    format: Annotated[ExportFormat, typer.Option(help="json or csv.")] = ExportFormat.json,
+) -> None:
+    """Write one row per run and epoch to standard output."""
+    from hypersimplex.study import exchange
+
+    with existing(store) as opened:
+        write((exchange.to_json if format.value == "json" else exchange.to_csv)(opened.runs()))
+
+
+@study_app.command("import")
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(help="What `export` wrote, JSON or CSV, or .gz; - is standard input.", allow_dash=True),
+    ],
+    store: StoreOption = DEFAULT_STORE,
+    quiet: QuietOption = False,
+) -> None:
+    """Read an export into a store; what is finished there stays as it is."""
+    from hypersimplex.study import exchange
+    from hypersimplex.study.store import Store
+
+    with explained():
+        table = exchange.read_file(file)
+        with Store(store) as opened:
+            taken, kept = exchange.import_rows(opened, table)
+    if not quiet:
+        typer.echo(f"{store}: {taken} runs taken over, {kept} left as they were", err=True)

@@ -1,0 +1,88 @@
+"""The comparison of a study's runs: for a person, and for a program."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypersimplex.study import speed
+from hypersimplex.study.caveats import caveats
+from hypersimplex.study.config import one_of
+from hypersimplex.study.console import Terminal, cell_table
+from hypersimplex.study.measures import OTHERS
+from hypersimplex.study.results import results
+from hypersimplex.study.stats import Cell, Result, cells
+from hypersimplex.study.store import Run, Store
+from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    runs: Sequence[Run]
+    finished: Sequence[Result]
+    baseline: str | None
+    paper_rule: bool
+
+    @classmethod
+    def of_store(cls, store: Store, baseline: str | None, paper_rule: bool = False) -> "Comparison":
+        runs = store.runs()
+        losses = sorted({r.config.loss for r in runs if r.state == "done"})
+        if not losses:
+            raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
+        if baseline is not None:
+            one_of("baseline", baseline, losses)
+        return cls(runs, results(runs), baseline, paper_rule)
+
+    @property
+    def rule(self) -> str:
+        if self.paper_rule:
+            return "best epoch on the test set: the paper's rule, optimistic"
+        validated = all(r.validation is not None for r in self.finished)
+        return "test set, at the epoch the validation split chose" if validated else "test set, at the last epoch"
+
+    def cells(self) -> list[Cell]:
+        """The cells of the measure that runs are chosen by, then those of the other measures."""
+        rows = cells(self.finished, self.baseline, self.paper_rule)
+        for name in [] if self.paper_rule else OTHERS:
+            rows += cells(self.finished, self.baseline, other=name)
+        return rows
+
+    def verdict(self, rows: Sequence[Cell]) -> str:
+        return verdict([c for c in rows if c.measure not in OTHERS])
+
+    def advice(self, rows: Sequence[Cell]) -> str:
+        chosen = [c for c in rows if c.measure not in OTHERS]
+        return advice(chosen, speed.compare(chosen, {r.key: r for r in self.runs})[0])
+
+    def show(self, console: Terminal, quiet: bool = False) -> None:
+        rows = self.cells()
+        if quiet:
+            console.print(self.verdict(rows))
+            return
+        diverged = [r.config.describe() for r in self.runs if r.state == "diverged"]
+        if diverged:
+            console.print(f"diverged: {'; '.join(diverged[:10])}{' …' * (len(diverged) > 10)}", style="yellow")
+        for part in dict.fromkeys((c.dataset, c.measure) for c in rows):
+            here = [c for c in rows if (c.dataset, c.measure) == part]
+            console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
+            for note in footnotes(here):
+                console.print(f"By plain argmax, {note}.", style="dim")
+        if rows and not self.paper_rule:
+            if len(set(settings_tried(self.finished).values())) > 1:
+                console.print(budget(self.finished))
+            for warning in caveats(self.runs, self.finished, [c for c in rows if c.measure not in OTHERS]):
+                console.print(f"warning: {warning}", style="yellow")
+            console.print(self.verdict(rows))
+            console.print(self.advice(rows))
+
+    def as_json(self) -> str:
+        from hypersimplex.study.report import finite, table_rows
+
+        rows = self.cells()
+        document: dict[str, Any] = {"rule": self.rule}
+        if not self.paper_rule:
+            document |= {"verdict": self.verdict(rows), "advice": self.advice(rows), "budget": budget(self.finished)}
+        by_paper_rule = cells(self.finished, self.baseline, paper_rule=True)
+        flat = table_rows(rows, by_paper_rule)
+        document["rows"] = [{k: finite(v) for k, v in row.items()} for row in flat]
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"

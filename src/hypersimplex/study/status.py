@@ -1,0 +1,103 @@
+"""What a store holds: for a person, and for a program."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from hypersimplex.study.console import Terminal, batch_text, in_words, narrow_table
+from hypersimplex.study.locks import is_claimed
+from hypersimplex.study.store import Run, Store
+
+STATES = ("done", "running", "interrupted", "pending", "diverged", "failed")
+
+
+def show(store: Store, quiet: bool = False) -> None:
+    console, runs = Terminal(), store.runs()
+    live = working(store, runs)
+    states = Counter(state_of(r, live) for r in runs)
+    summary = ", ".join(f"{states[s]} {s}" for s in STATES if states[s])
+    if not quiet:
+        for table in tables(runs, live):
+            console.print(table)
+    spent, trainings = seconds(runs)
+    console.print(f"{len(runs)} runs, {trainings} trainings, {in_words(spent)} of computing: {summary}", soft_wrap=True)
+    if quiet:
+        return
+    for r in runs:
+        if state_of(r, live) in ("failed", "diverged"):
+            print_failure(console, r)
+    for _, at, what in store.events()[-10:]:
+        console.print(f"{at}  {what}", style="dim")
+
+
+def as_json(store: Store) -> str:
+    runs = store.runs()
+    live = working(store, runs)
+    spent, trainings = seconds(runs)
+    groups = []
+    for (dataset, loss, batch), group in grouped(runs).items():
+        groups.append(
+            {
+                "dataset": dataset,
+                "loss": loss,
+                "batch_size": batch,
+                "states": dict(Counter(state_of(r, live) for r in group)),
+                "epochs_done": sum(len(r.epochs) for r in group),
+                "epochs": sum(r.config.epochs for r in group),
+            }
+        )
+    lost = [r for r in runs if state_of(r, live) in ("failed", "diverged")]
+    document: dict[str, Any] = {
+        "runs": len(runs),
+        "trainings": trainings,
+        "seconds": spent if math.isfinite(spent) else None,
+        "groups": groups,
+        "without_result": [{"run": r.config.describe(), "state": r.state, "error": r.error} for r in lost],
+        "events": [{"at": at, "what": what} for _, at, what in store.events()],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def working(store: Store, runs: Sequence[Run]) -> set[str]:
+    """Return the trainings that a process is at."""
+    return {r.training for r in runs if r.state == "running" and is_claimed(store.work_folder, r.training)}
+
+
+def state_of(run: Run, live: set[str]) -> str:
+    """One marked running that nobody holds was interrupted."""
+    return "interrupted" if run.state == "running" and run.training not in live else run.state
+
+
+def seconds(runs: Sequence[Run]) -> tuple[float, int]:
+    """Return the seconds of all trainings, each once, and their number."""
+    each = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
+    return sum(each.values()), len(each)
+
+
+def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Run]]:
+    groups: dict[tuple[str, str, int], list[Run]] = {}
+    for r in runs:
+        groups.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
+    return groups
+
+
+def tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
+    """For each data set its runs by loss and batch size."""
+    everywhere = {state_of(r, live) for r in runs}
+    states = [s for s in STATES if s in everywhere]
+    made: dict[str, Table] = {}
+    for (dataset, loss, batch), group in grouped(runs).items():
+        if dataset not in made:
+            made[dataset] = narrow_table(dataset, ("loss", "batch", *states, "epochs"), ("loss",))
+        count = Counter(state_of(r, live) for r in group)
+        done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
+        made[dataset].add_row(loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+    return list(made.values())
+
+
+def print_failure(console: Terminal, run: Run) -> None:
+    console.print(f"{run.state}: {run.config.describe()}: {run.error}", style="red", soft_wrap=True)
