@@ -15,7 +15,7 @@ from hypersimplex.study.console import cell_table
 from hypersimplex.study.report import render
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import budget, verdict
+from hypersimplex.study.verdict import advice, budget, footnotes, needed, next_steps, verdict
 from tests.browser import look_at, needs_browser
 from tests.study.conftest import epoch
 
@@ -55,18 +55,77 @@ def test_the_verdict_says_what_the_corrected_tests_allow():
 
     rng = np.random.default_rng(0)
     rows = []
-    for batch, gain in ((128, 0.05), (256, -0.05), (512, 0.0)):
+    for batch, gain in ((128, 0.05), (256, -0.05), (512, 0.001)):
         for seed in range(5):
             base = 0.8 + rng.normal(0, 0.003)
             rows.append(row("cross-entropy", batch, seed, base))
             rows.append(row("hypersimplex", batch, seed, base + gain + rng.normal(0, 0.002)))
-    assert verdict(cells(rows)) == (
-        "hypersimplex is better than cross-entropy on d at batch size 128; "
-        "it is worse than cross-entropy on d at batch size 256; "
-        "it cannot be told from cross-entropy on d at batch size 512. "
-        "Tested over 5 seeds, at p < 0.05 after Holm's correction."
+    text = verdict(cells(rows))
+    assert text.startswith(
+        "hypersimplex is better than cross-entropy by accuracy on d at batch size 128, +5.00 points (95 % interval "
+        "+4.80 to +5.20). hypersimplex is worse than cross-entropy by accuracy on d at batch size 256, -5.01 points"
     )
+    assert (
+        "The difference of hypersimplex to cross-entropy on d at batch size 512 is +0.14 points (95 % interval " in text
+    )
+    assert "5 seeds are too few to call it, about " in text
+    assert text.endswith("Tested over 5 seeds, at p < 0.05 after Holm's correction over 3 comparisons.")
+    assert "cannot be told from" not in text
     assert "two seeds of both are needed" in verdict(cells(rows[:2]))
+
+
+def pairs(gains, dataset="d", measure="accuracy", batch=128, losses=("cross-entropy", "hypersimplex"), setting="lr 1"):
+    """Results of two losses over seeds, the second better by these."""
+    return [
+        Result(f"{dataset}{loss}{s}", dataset, loss, batch, s, setting, 0.5, 0, v, v, False, measure)
+        for s, gain in enumerate(gains)
+        for loss, v in zip(losses, (0.8, 0.8 + gain), strict=True)
+    ]
+
+
+def test_networks_and_trees_in_one_store_are_each_named_with_their_own_baseline_and_measure():
+    rows = pairs([0.05, 0.051, 0.052], "digits")
+    rows += pairs([0.02, 0.021, 0.022], "adult", "auc", 0, ("binary", "hypersimplex"))
+    text = verdict(cells(rows))
+    assert "better than cross-entropy by accuracy on digits at batch size 128, +5.10 points" in text
+    assert "better than binary by AUC on adult, +0.0210 AUC" in text
+    assert "by AUC on digits" not in text
+
+
+def test_advice_is_one_sentence_that_says_what_to_do():
+    rows = pairs([0.05, 0.051, 0.052], "a") + pairs([-0.05, -0.051, -0.052], "b") + pairs([0.03, -0.01, 0.004], "c")
+    found = cells(rows)
+    open_ = next(c for c in found if c.dataset == "c" and c.primary)
+    text = advice(found)
+    assert text == (
+        "What to do: use hypersimplex (lr 1) on a at batch size 128; "
+        "stay with cross-entropy (lr 1) on b at batch size 128; "
+        f"add about {needed(open_) - 3} seeds to settle c at batch size 128."
+    )
+    steps = next_steps(found, [])
+    assert steps[0].startswith("a at batch size 128: use hypersimplex with lr 1; the difference is +5.10 points")
+    assert steps[1].startswith("b at batch size 128: use cross-entropy with lr 1; the difference is -5.10 points")
+    assert f"{needed(open_) - 3} more seeds, {needed(open_)} in all, would call it" in steps[2]
+
+
+def test_what_is_tested_beside_the_question_is_secondary_and_the_foil_a_footnote():
+    rows = pairs([0.05, 0.051, 0.052]) + pairs([-0.3, -0.31, -0.32], losses=("cross-entropy", "hypersimplex-argmax"))
+    rows += pairs([0.01, 0.02, 0.015], losses=("cross-entropy", "mse"))
+    found = {c.loss: c for c in cells(list({r.key: r for r in rows}.values()))}
+    assert [loss for loss, c in found.items() if c.primary] == ["hypersimplex"]
+    assert [loss for loss, c in found.items() if c.foil] == ["hypersimplex-argmax"]
+    # one primary comparison: nothing beside it costs power
+    assert (found["hypersimplex"].comparisons, found["mse"].comparisons) == (1, 1)
+    assert found["hypersimplex"].holm_p == found["hypersimplex"].against.p
+    assert np.isnan(found["hypersimplex-argmax"].holm_p)
+    assert footnotes(list(found.values())) == [
+        "hypersimplex-argmax on d at batch size 128: 49.00 % (-31.00 to cross-entropy)"
+    ]
+    text = verdict(list(found.values()))
+    assert "argmax" not in text
+    assert "mse" not in text
+    best = next_steps(list(found.values()), [])
+    assert len(best) == 1  # the best loss is the one that was asked about
 
 
 def rows_of(loss, settings, measure="accuracy", others=(), batch=128):
@@ -111,7 +170,8 @@ def test_every_format_has_the_same_numbers(filled):
         if row["mean"] is None:
             continue
         assert float(flat["mean"]) == row["mean"]
-        assert f"| {100 * row['mean']:.2f} ± " in markdown
+        shown = f"{100 * row['mean']:.2f} %" if row["foil"] else f"| {100 * row['mean']:.2f} ± "
+        assert shown in markdown
     best = next(r for r in rows if r["loss"] == "hypersimplex" and r["dataset"] == "fashion-mnist")
     assert best["difference"] == pytest.approx(0.03, abs=0.005)
     base = next(r for r in rows if r["loss"] == "cross-entropy" and r["dataset"] == "fashion-mnist")
@@ -133,7 +193,7 @@ def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):
 def test_every_figure_has_a_text_alternative(filled):
     page = render(filled, "html")
     pictures = re.findall(r"<svg[^>]*>", page)
-    # for each data set: accuracy, difference, three curves; and a small one for every run with epochs
+    # for each data set: accuracy, difference, three curves; and a small one for every run with epochs, foils too
     assert sum('class="figure"' in p for p in pictures) == 2 * 5
     assert sum('class="spark"' in p for p in pictures) == 2 * 3 * 3 * 4
     for picture in pictures:
@@ -146,8 +206,44 @@ def test_every_figure_has_a_text_alternative(filled):
     assert targets <= set(ids)
 
 
-FIGURES = """return [...document.querySelectorAll("svg")].filter(s => {
+FIGURES = """document.querySelectorAll("details").forEach(d => d.open = true);
+return [...document.querySelectorAll("svg")].filter(s => {
   const box = s.getBoundingClientRect(); return box.width > 20 && box.height > 10; }).length"""
+
+
+def test_the_page_has_contents_and_says_what_to_do_next(filled):
+    page = render(filled, "html")
+    listed = re.search(r"<nav.*?</nav>", page, re.DOTALL).group()
+    headings = set(re.findall(r'<h2 id="([^"]+)"', page))
+    assert set(re.findall(r'href="#([^"]+)"', listed)) == headings
+    assert {"next", "made", "configurations", "fashion-mnist"} <= headings
+    assert "use hypersimplex with lr 0.001" in page
+    # every run's table is behind its summary
+    assert page.count("<details") == page.count("<summary>") == 2 * 3 * 4 + 1
+    assert "Not in table or figures, by plain argmax: hypersimplex-argmax on fashion-mnist at batch size 128" in page
+    compared = "".join(re.findall(r'<table class="compared">.*?</table>', page, re.DOTALL))
+    assert "hypersimplex-argmax" not in compared
+    assert re.findall(r"<th[^>]*>([^<]*)</th>", compared)[:3] == ["loss", "accuracy, %", "vs cross-entropy"]
+
+
+def test_tuning_runs_alone_are_no_report(store):
+    config = RunConfig(epochs=1)
+    store.add_runs([config], tuning=True)
+    store.record(config.key(), epoch(0))
+    store.finish(config.key(), "done")
+    for kind in ("html", "markdown", "csv", "json"):
+        with pytest.raises(ValueError, match="has tuning runs alone; the same `study run` goes on to"):
+            render(store, kind)
+
+
+FIRST_COLUMNS = """return [...document.querySelectorAll("table.compared tr:not(.group)")].map(r =>
+  r.children[2].getBoundingClientRect().right)"""
+
+
+@needs_browser
+def test_on_a_phone_accuracy_and_difference_are_seen_without_scrolling(filled, tmp_path):
+    seen = look_at(render(filled, "html"), tmp_path, 390, False, FIRST_COLUMNS)
+    assert max(seen["found"]) <= 390
 
 
 @needs_browser

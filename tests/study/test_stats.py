@@ -20,6 +20,7 @@ from hypersimplex.study.stats import (
     holm,
     paired_bootstrap,
     paired_t,
+    seeds_needed,
     summarize,
 )
 
@@ -183,3 +184,34 @@ def test_without_cross_entropy_the_first_loss_is_the_baseline():
         ("hinge", "mse", False),
         ("mse", "mse", True),
     ]
+
+
+@pytest.mark.parametrize(("effect", "level"), [(0.8, 0.05), (1.5, 0.05 / 6), (-0.5, 0.05)])
+def test_seeds_needed_find_the_effect_four_times_of_five(effect, level):
+    n = seeds_needed(effect, level)
+    rng = np.random.default_rng(0)
+
+    def power(count):
+        samples = rng.normal(effect, 1.0, size=(20_000, count))
+        return (scipy.stats.ttest_1samp(samples, 0.0, axis=1).pvalue < level).mean()
+
+    assert power(n) > 0.79
+    assert power(n - 1) < 0.81
+
+
+def test_seeds_needed_of_nothing():
+    assert seeds_needed(0.0) is None
+    assert seeds_needed(math.nan) is None
+    assert seeds_needed(0.01) is None
+    assert seeds_needed(math.inf) == seeds_needed(1e6) >= 2
+
+
+def test_a_foil_takes_the_setting_of_its_training():
+    rows = [
+        result("hypersimplex", 7, 0.5, setting="lr 1", validation=0.9, tuning=True),
+        result("hypersimplex", 7, 0.5, setting="lr 2", validation=0.8, tuning=True),
+        result("hypersimplex-argmax", 7, 0.5, setting="lr 1", validation=0.1, tuning=True),
+        result("hypersimplex-argmax", 7, 0.5, setting="lr 2", validation=0.2, tuning=True),
+    ]
+    assert set(choose_settings(rows).values()) == {"lr 1"}
+    assert set(choose_settings(rows[2:]).values()) == {"lr 2"}  # alone it is no foil

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hypersimplex.study import speed
+from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import one_of
 from hypersimplex.study.console import Terminal, cell_table
 from hypersimplex.study.measures import OTHERS
 from hypersimplex.study.results import results
 from hypersimplex.study.stats import Cell, Result, cells
 from hypersimplex.study.store import Run, Store
-from hypersimplex.study.verdict import budget, settings_tried, verdict
+from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, verdict
 
 
 def check_recorded(runs: Sequence[Run], metric: str | None) -> None:
@@ -58,6 +60,10 @@ class Comparison:
         chosen = {r.measure for r in self.finished}
         return verdict([c for c in rows if c.measure in chosen])
 
+    def advice(self, rows: Sequence[Cell]) -> str:
+        chosen = [c for c in rows if c.measure not in OTHERS]
+        return advice(chosen, speed.compare(chosen, {r.key: r for r in self.runs})[0])
+
     def show(self, console: Terminal, quiet: bool = False) -> None:
         rows = self.cells()
         if quiet:
@@ -68,11 +74,16 @@ class Comparison:
             console.print(f"diverged: {'; '.join(diverged[:10])}{' …' * (len(diverged) > 10)}", style="yellow")
         for part in dict.fromkeys((c.dataset, c.measure) for c in rows):
             here = [c for c in rows if (c.dataset, c.measure) == part]
-            console.print(cell_table(here, self.rule, console.width))
+            console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
+            for note in footnotes(here):
+                console.print(f"By plain argmax, {note}.", style="dim")
         if rows and not self.paper_rule:
-            console.print(self.verdict(rows))
             if len(set(settings_tried(self.finished).values())) > 1:
                 console.print(budget(self.finished))
+            for warning in caveats(self.runs, self.finished, [c for c in rows if c.measure not in OTHERS]):
+                console.print(f"warning: {warning}", style="yellow")
+            console.print(self.verdict(rows))
+            console.print(self.advice(rows))
 
     def as_json(self) -> str:
         from hypersimplex.study.report import finite, table_rows
@@ -80,7 +91,7 @@ class Comparison:
         rows = self.cells()
         document: dict[str, Any] = {"rule": self.rule}
         if not self.paper_rule:
-            document |= {"verdict": self.verdict(rows), "budget": budget(self.finished)}
+            document |= {"verdict": self.verdict(rows), "advice": self.advice(rows), "budget": budget(self.finished)}
         by_paper_rule = cells(self.finished, self.baseline, paper_rule=True)
         flat = table_rows(rows, by_paper_rule)
         document["rows"] = [{k: finite(v) for k, v in row.items()} for row in flat]

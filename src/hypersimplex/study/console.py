@@ -143,8 +143,14 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
     caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; difference to {baseline}, "
+    primary = [c for c in cells if c.primary]
     caption += "p by paired t-test, Holm's over "
-    caption += f"{cells[0].comparisons} comparison{'s' * (cells[0].comparisons != 1)}"
+    if primary:
+        count = primary[0].comparisons
+        caption += f"{count} comparison{'s' * (count != 1)} of {primary[0].loss}, the primary question; of the others, "
+        caption += "secondary, over theirs"
+    else:
+        caption += f"{max(c.comparisons for c in cells)} secondary comparisons"
     table = Table(
         title=cells[0].dataset,
         caption=caption,

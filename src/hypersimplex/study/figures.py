@@ -6,21 +6,21 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from hypersimplex.study.console import batch_text
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.stats import Cell
-from hypersimplex.study.store import Run
 
 # Axes and text are drawn in this colour and handed to the page as currentColor, so that dark pages get light axes.
 INK = "#010203"
 STYLES: dict[str, tuple[str, str]] = {
     "cross-entropy": ("#888888", "o"),
+    "label-smoothing": ("#7a5195", "<"),
+    "squentropy": ("#b8a200", ">"),
+    "cross-entropy-warmup": ("#444444", "^"),
     "hinge": ("#cc79a7", "v"),
     "mse": ("#009e73", "s"),
     "hypersimplex": ("#d55e00", "D"),
@@ -70,7 +70,7 @@ def svg(name: str, title: str, description: str, draw: Callable[[Any], None]) ->
     return Markup(head + text[opening.end() :])
 
 
-def _legend(axes: Any) -> None:
+def legend(axes: Any) -> None:
     """Above the plot, where it hides nothing."""
     if axes.get_legend_handles_labels()[0]:
         axes.figure.legend(loc="outside upper center", ncols=3, fontsize=8, columnspacing=1.2)
@@ -94,7 +94,8 @@ def _at(cell: Cell) -> str:
 
 
 def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
-    """Accuracy (or AUC) against batch size, mean and 95 % interval over the seeds: the paper's figure."""
+    """Accuracy (or AUC) against batch size, mean and 95 % interval over the seeds: the paper's figure; no foils."""
+    cells = [c for c in cells if not c.foil]
     measure = MEASURES[cells[0].measure]
     batches = sorted({c.batch_size for c in cells})
     losses = [s for s in STYLES if any(c.loss == s for c in cells)]
@@ -112,7 +113,7 @@ def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             )
         _batch_axis(axes, batches)
         axes.set_ylabel(measure.axis)
-        _legend(axes)
+        legend(axes)
 
     unit = " %" if measure.percent else ""
     points = "; ".join(f"{_at(c)}: {measure.text(c.summary.mean)}{unit}" for c in cells)
@@ -125,8 +126,8 @@ def _half(low: float, high: float) -> float:
 
 
 def difference_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
-    """Difference to the baseline with its 95 % interval; filled where it holds after Holm's correction."""
-    rows = [c for c in cells if c.against is not None]
+    """Difference to the baseline with its 95 % interval; filled where it holds after Holm's correction; no foils."""
+    rows = [c for c in cells if c.against is not None and not c.foil]
     batches = sorted({c.batch_size for c in cells})
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     losses = [s for s in STYLES if any(c.loss == s for c in rows)]
@@ -139,8 +140,7 @@ def difference_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             _differences(axes, [(_place(c.batch_size) * step, c) for c in mine])
         _batch_axis(axes, batches)
         axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
-        _widen(axes, rows)
-        _legend(axes)
+        legend(axes)
 
     return svg(name, f"{dataset}: difference to {baseline}", _differences_in_words(rows, _at), draw)
 
@@ -159,27 +159,10 @@ def overview_figure(name: str, cells: Sequence[Cell]) -> Markup:
             _differences(axes, [(datasets.index(c.dataset) + shift, c) for c in rows if c.loss == loss])
         axes.set_xticks(range(len(datasets)), datasets, rotation=20, ha="right", fontsize=8)
         axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
-        _widen(axes, rows)
-        _legend(axes)
+        legend(axes)
 
     words = _differences_in_words(rows, lambda c: f"{c.loss} on {c.dataset}")
     return svg(name, f"{measure.title}: difference to {baseline} on every data set", words, draw)
-
-
-def _widen(axes: Any, rows: Sequence[Cell]) -> None:
-    """Where differences have very different sizes, make the axis linear around zero and logarithmic beyond."""
-    sizes = sorted(abs(c.against.difference) for c in rows if c.against is not None)
-    if not sizes or sizes[-1] < 8 * sizes[len(sizes) // 3]:
-        return
-    measure = MEASURES[rows[0].measure]
-    linear = 1.0 if measure.percent else 0.003
-    low, high = axes.get_ylim()
-    axes.set_yscale("symlog", linthresh=linear, linscale=0.7)
-    axes.set_ylim(low, high)
-    steps = [linear * m for m in (1, 2, 5, 10, 20, 50, 100, 200)]
-    ticks = [t for t in (*(-s for s in reversed(steps)), 0.0, *steps) if low <= t <= high]
-    axes.set_yticks(ticks, [f"{t:+g}" if t else "0" for t in ticks], minor=False)
-    axes.minorticks_off()
 
 
 def _differences(axes: Any, placed: Sequence[tuple[float, Cell]]) -> None:
@@ -207,52 +190,3 @@ def _differences_in_words(rows: Sequence[Cell], which: Callable[[Cell], str]) ->
         unit = " points" if MEASURES[c.measure].percent else ""
         points.append(f"{which(c)}: {MEASURES[c.measure].with_sign(c.against.difference)}{unit}, Holm p {c.holm_p:.3f}")
     return f"Filled markers: Holm p below 0.05. {'; '.join(points)}."
-
-
-def curves_figure(name: str, dataset: str, batch: int, groups: dict[str, list[Run]]) -> Markup:
-    """Learning curves on the test set: mean over the seeds, band of one standard deviation."""
-
-    def curves(runs: list[Run]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        length = min(len(r.epochs) for r in runs)
-        tests = [[t if t is not None else math.nan for _, t in r.scores()][:length] for r in runs]
-        return measure.scale * np.array(tests)
-
-    measure = MEASURES[next(runs[0].measure for runs in groups.values() if runs)]
-    at = f" at batch size {batch}" if batch else ""
-
-    drawn = {loss: curves(groups[loss]) for loss in STYLES if groups.get(loss)}
-
-    def draw(axes: Any) -> None:
-        for loss, values in drawn.items():
-            color, _ = STYLES[loss]
-            epochs = np.arange(1, values.shape[1] + 1)
-            mean, sd = values.mean(0), values.std(0)
-            axes.plot(epochs, mean, color=color, linewidth=1.5, label=loss)
-            axes.fill_between(epochs, mean - sd, mean + sd, color=color, alpha=0.18, linewidth=0)
-        axes.set_title(f"batch size {batch}" if batch else dataset, fontsize=10)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("epoch" if batch else "epoch of ten rounds")
-        axes.set_ylabel(measure.axis)
-        _legend(axes)
-
-    unit = " %" if measure.percent else ""
-    last = {loss: measure.text(float(v.mean(0)[-1]) / measure.scale) for loss, v in drawn.items() if v.size}
-    ends = "; ".join(f"{loss} ends at {value}{unit}" for loss, value in last.items())
-    return svg(name, f"{dataset}: learning curves{at}", f"Mean over seeds. {ends}.", draw)
-
-
-def sparkline(values: Sequence[float | None], label: str, measure: str) -> Markup:
-    """A learning curve the size of a line of text."""
-    numbers = [v for v in values if v is not None]
-    if not numbers:
-        return Markup("")
-    low, span = min(numbers), (max(numbers) - min(numbers)) or 1.0
-    step = 120 / max(1, len(numbers) - 1)
-    points = " ".join(f"{i * step:.1f},{22 - 20 * (v - low) / span:.1f}" for i, v in enumerate(numbers))
-    text = escape(
-        f"{label}: test {MEASURES[measure].title} from {numbers[0]:.3f} to {numbers[-1]:.3f} in {len(numbers)} epochs"
-    )
-    return Markup(
-        f'<svg class="spark" viewBox="0 0 120 24" role="img" aria-label="{text}">'
-        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'
-    )

@@ -34,6 +34,8 @@ class Measure:
         return f"{100 * value:.2f}" if self.percent else f"{value:.4f}"
 
     def with_sign(self, value: float) -> str:
+        if math.isnan(value):
+            return "—"
         return f"{100 * value:+.2f}" if self.percent else f"{value:+.4f}"
 
 

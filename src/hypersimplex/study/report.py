@@ -4,23 +4,20 @@ import csv
 import io
 import json
 import math
-import re
-from collections import defaultdict
 from collections.abc import Sequence
-from importlib.resources import files
+from dataclasses import asdict
 from typing import Any
 
-import jinja2
-
-from hypersimplex.study import figures, published, tabular
+from hypersimplex.study import published, speed, tabular
+from hypersimplex.study.caveats import caveats
 from hypersimplex.study.comparison import check_recorded
 from hypersimplex.study.config import DESCRIPTIONS, one_of
 from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, OTHERS, Measure
-from hypersimplex.study.results import dataset_names, result, results
+from hypersimplex.study.results import results
 from hypersimplex.study.stats import Cell, cells
-from hypersimplex.study.store import Run, Store
-from hypersimplex.study.verdict import budget, verdict
+from hypersimplex.study.store import Store
+from hypersimplex.study.verdict import LEVEL, advice, budget, footnotes, needed, next_steps, verdict
 
 
 def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -52,6 +49,10 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
                 "holm_p": c.holm_p if against else None,
                 "effect": against.effect if against else None,
                 "baseline": c.baseline,
+                "primary": c.primary,
+                "foil": c.foil,
+                "comparisons": c.comparisons,
+                "seeds_needed": needed(c) if against and not c.foil and not c.holm_p < LEVEL else None,
                 "paper_rule_mean": other.summary.mean if other else None,
                 "paper_rule_difference": other.against.difference if other and other.against else None,
                 "paper_rule_p": other.against.p if other and other.against else None,
@@ -68,18 +69,26 @@ def gather(store: Store, baseline: str | None, metric: str | None = None) -> dic
     losses = sorted({r.loss for r in finished})
     if not losses:
         raise ValueError(f"store {store.path} has no finished run to report; `hypersimplex study run` makes them")
+    if all(r.tuning for r in finished):
+        raise ValueError(f"store {store.path} has tuning runs alone; the same `study run` goes on to the compared ones")
     if baseline is not None:
         one_of("baseline", baseline, losses)
     rows, paper = cells(finished, baseline), cells(finished, baseline, paper_rule=True)
     compared = [r for r in finished if not r.tuning]
     validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
+    reached, areas = speed.compare(rows, {r.key: r for r in runs})
     more = [c for name in OTHERS if name != metric for c in cells(finished, baseline, other=name)]
     seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
     made = [r.provenance for r in runs if r.provenance]
     versions = {k: sorted({str(p[k]) for p in made if p.get(k) is not None}) for k in MADE}
     return {
         "verdict": verdict(rows),
+        "advice": advice(rows, reached),
+        "next_steps": next_steps(rows, reached),
+        "caveats": caveats(runs, finished, rows),
+        "reached": reached,
+        "areas": areas,
         "budget": budget(finished),
         "baseline": ", ".join(sorted({c.baseline for c in rows})),
         "rule": f"test {' and '.join(measures)} "
@@ -107,52 +116,8 @@ MADE = {
     "system": "system",
     "processor": "processor",
     "device": "device",
-    "threads": "threads a process",
+    "threads": "threads per process",
 }
-
-
-def slug(*parts: object) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")
-
-
-def html(content: dict[str, Any]) -> str:
-    rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    names = dataset_names([r.config for r in content["runs"] if r.state in ("done", "diverged")])
-    datasets = []
-    for dataset in dict.fromkeys(c.dataset for c in rows):
-        here = [c for c in rows if c.dataset == dataset]
-        datasets.append(
-            {
-                "name": dataset,
-                "note": tabular.note(dataset),
-                "measure": MEASURES[here[0].measure],
-                "baseline": here[0].baseline,
-                "batches": any(c.batch_size for c in here),
-                "figures": dataset_figures(dataset, here, by_key),
-                "tables": tables([r for r in content["rows"] if r["dataset"] == dataset]),
-                "published": [p for p in published.table() if p.dataset == dataset.partition(" (")[0]],
-            }
-        )
-    pages = []
-    for c in rows:
-        members = []
-        for run in map(by_key.__getitem__, c.keys):
-            tests = [t for _, t in run.scores()]
-            spark = figures.sparkline(tests, f"seed {run.config.seed}", run.measure)
-            members.append({"run": run, "result": result(run, names[run.key]), "spark": spark})
-        shown = {k: v for k, v in by_key[c.keys[0]].config.shown().items() if k not in ("seed", "loss")}
-        page = {"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown}
-        pages.append({**page, "measure": MEASURES[c.measure]})
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(p=p_text, slug=slug, batch=batch_text)
-    environment.filters["points"] = lambda v: MEASURES["accuracy"].with_sign(v)
-    environment.filters["percent"] = lambda v: MEASURES["accuracy"].text(v)
-    source = files("hypersimplex.study").joinpath("templates", "report.html").read_text(encoding="utf-8")
-    template = environment.from_string(source)
-    return template.render(**content, datasets=datasets, pages=pages, overviews=overviews(rows))
 
 
 def tables(rows: Sequence[dict[str, Any]]) -> list[tuple[Measure, list[dict[str, Any]]]]:
@@ -160,52 +125,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[tuple[Measure, list[dict[str,
     return [(MEASURES[m], [r for r in rows if r["measure"] == m]) for m in dict.fromkeys(r["measure"] for r in rows)]
 
 
-def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) -> dict[str, Any]:
-    curves = []
-    for batch in sorted({c.batch_size for c in here}):
-        groups: dict[str, list[Run]] = defaultdict(list)
-        for c in here:
-            if c.batch_size == batch:
-                groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
-        if any(groups.values()):
-            curves.append(figures.curves_figure(slug("curves", dataset, batch), dataset, batch, groups))
-    return {
-        "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
-        "difference": figures.difference_figure(slug("difference", dataset), dataset, here),
-        "curves": curves,
-    }
-
-
-def overviews(rows: Sequence[Cell]) -> list[Any]:
-    """One figure over all data sets with boosted trees, where there are several."""
-    trees = [c for c in rows if not c.batch_size]
-    if len({c.dataset for c in trees}) < 2 or not any(c.against for c in trees):
-        return []
-    return [figures.overview_figure("overview-auc", trees)]
-
-
-def figure_files(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, str]:
-    """The report's figures as files of their own: name and SVG text."""
-    content = gather(store, baseline, metric)
-    rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    found = {}
-    for number, figure in enumerate(overviews(rows)):
-        found[f"overview{number or ''}"] = figure
-    for dataset in dict.fromkeys(c.dataset for c in rows):
-        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
-        for kind in ("accuracy", "difference"):
-            found[slug(dataset, kind)] = made[kind]
-        for number, curve in enumerate(made["curves"]):
-            found[slug(dataset, "curves", number or "")] = curve
-    return {f"{name}.svg": visible(str(figure)) + "\n" for name, figure in found.items()}
-
-
 def markdown(content: dict[str, Any]) -> str:
     shown = f"Shown: {content['rule']}, mean ± half of the 95 % interval. {content['budget']}"
-    lines = [content["verdict"], "", shown, ""]
+    lines = [content["verdict"], "", content["advice"], "", shown, ""]
     for measure, rows in tables(content["rows"]):
-        lines += markdown_table(measure, rows)
+        lines += markdown_table(measure, [r for r in rows if not r["foil"]])
+    lines += listed("By plain argmax, a footnote and no test", footnotes(content["cells"]))
+    lines += reach_table(content["reached"])
+    lines += listed("What to do next", content["next_steps"]) + listed("Beware", content["caveats"])
     if any(r["paper_rule_mean"] is not None for r in content["rows"]):
         lines += [
             '"best on test" is the paper\'s rule: the best epoch on the test set itself, which is optimistic.',
@@ -223,21 +150,44 @@ def markdown(content: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def listed(title: str, items: Sequence[str]) -> list[str]:
+    return [f"{title}:", "", *(f"- {item}" for item in items), ""] if items else []
+
+
+def reach_table(reached: Sequence[speed.Reach]) -> list[str]:
+    if not reached:
+        return []
+    head = "| data | batch | reaches | loss | steps | seconds | times the baseline's steps | 95 % interval | runs |"
+    lines = [head, "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"]
+    for r in reached:
+        ratio = (
+            ["", ""]
+            if math.isnan(r.ratio)
+            else [f"{r.ratio:.2f}", "" if math.isnan(r.low) else f"{r.low:.2f} to {r.high:.2f}"]
+        )
+        shown = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss, f"{r.steps:.0f}", f"{r.seconds:.1f}", *ratio]
+        lines.append("| " + " | ".join(map(str, [*shown, f"{r.reached} of {r.runs}"])) + " |")
+    return [*lines, ""]
+
+
 def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str]:
     batches = any(r["batch_size"] for r in rows)
     best = any(r["paper_rule_mean"] is not None for r in rows)
     unit = ", %" if measure.percent else ""
     base = " or ".join(dict.fromkeys(r["baseline"] for r in rows))
     head = ["data", *["batch"] * batches, "loss", "setting", "seeds", f"{measure.title}{unit}", f"vs {base}"]
-    head += ["p", "p Holm", "d", *["best on test"] * best]
+    head += ["p", "p Holm", "d", "question", *["best on test"] * best]
     lines = ["| " + " | ".join(head) + " |"]
-    lines.append("| " + " | ".join("---" if h in ("data", "loss", "setting") else "---:" for h in head) + " |")
+    words = ("data", "loss", "setting", "question")
+    lines.append("| " + " | ".join("---" if h in words else "---:" for h in head) + " |")
     for r in rows:
         tested = r["difference"] is not None
         difference = measure.with_sign(r["difference"]) if tested else ""
-        values = [p_text(r["p"]), p_text(r["holm_p"]), f"{r['effect']:.1f}"] if tested else ["", "", ""]
+        effect = "—" if not tested or math.isnan(r["effect"]) else f"{r['effect']:.1f}"
+        values = [p_text(r["p"]), p_text(r["holm_p"]), effect] if tested else ["", "", ""]
         shown = [r["dataset"], *[batch_text(r["batch_size"])] * batches, r["loss"], r["setting"], r["seeds"]]
         shown += [f"{measure.text(r['mean'])} ± {measure.text((r['high'] - r['low']) / 2)}", difference, *values]
+        shown.append(("primary" if r["primary"] else "secondary") if tested else "")
         shown += [measure.text(r["paper_rule_mean"])] * best if r["paper_rule_mean"] is not None else [""] * best
         lines.append("| " + " | ".join(map(str, shown)) + " |")
     return [*lines, ""]
@@ -261,14 +211,30 @@ def finite(value: Any) -> Any:
 
 
 def as_json(content: dict[str, Any]) -> str:
-    names = ("verdict", "budget", "baseline", "rule", "losses", "diverged", "unfinished", "made", "trainings", "time")
+    names = ["verdict", "advice", "next_steps", "caveats", "budget", "baseline", "rule", "losses", "diverged"]
+    names += ["unfinished", "made", "trainings", "time"]
     document: dict[str, Any] = {name: content[name] for name in names}
     document["commands"] = [command for _, command in content["commands"]]
+    for name in ("reached", "areas"):
+        document[name] = [{k: finite(v) for k, v in asdict(row).items()} for row in content[name]]
     document["rows"] = [{k: finite(v) for k, v in row.items()} for row in content["rows"]]
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def render(store: Store, format: str, baseline: str | None = None, metric: str | None = None) -> str:
-    text = {"html": html, "markdown": markdown, "csv": as_csv, "json": as_json}[format](gather(store, baseline, metric))
+    content = gather(store, baseline, metric)
+    if format == "html":
+        from hypersimplex.study.page import html
+
+        text = html(content)
+    else:
+        text = {"markdown": markdown, "csv": as_csv, "json": as_json}[format](content)
     # Names of data sets are not ours: what would command a terminal is spelled out; JSON has its own spelling.
     return text if format == "json" else visible(text)
+
+
+def figure_files(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, str]:
+    """The report's figures as files of their own: name and SVG text."""
+    from hypersimplex.study.page import figure_files
+
+    return {name: visible(text) for name, text in figure_files(gather(store, baseline, metric)).items()}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats as distributions
 
+from hypersimplex.study.config import VARIANTS, is_foil, primary
 from hypersimplex.study.measures import gain
 
 
@@ -128,6 +129,28 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def seeds_needed(effect: float, level: float = 0.05, power: float = 0.8, most: int = 1000) -> int | None:
+    """Return how many pairs a two-sided paired t-test needs to find an effect of this size; None above `most`.
+
+    >>> seeds_needed(1.0)
+    10
+    """
+    if math.isnan(effect) or effect == 0:
+        return None
+
+    def found(n: int) -> bool:
+        least = distributions.t.ppf(1 - level / 2, n - 1)
+        return bool(distributions.nct.sf(least, n - 1, min(abs(effect), 40.0) * math.sqrt(n)) >= power)
+
+    if not found(most):
+        return None
+    low, high = 1, most  # found at high, not at low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if found(middle) else (middle, high)
+    return high
+
+
 @dataclass(frozen=True)
 class Result:
     """One finished run, reduced to what is compared."""
@@ -165,6 +188,8 @@ class Cell:
     measure: str = "accuracy"
     baseline: str = "cross-entropy"
     comparisons: int = 0  # that Holm's correction ran over
+    primary: bool = False  # the one question of the study; all others are secondary
+    foil: bool = False  # plain argmax of a training that thresholds decide: shown, never tested
 
 
 def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str]:
@@ -182,13 +207,20 @@ def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str
     for cell, by_kind in scores.items():
         by_setting = by_kind[True] or by_kind[False]
         chosen[cell] = max(sorted(by_setting), key=lambda s: sum(by_setting[s]) / len(by_setting[s]))
+    # A foil is another decision of the same training, so at the setting of that.
+    for dataset, loss, batch in chosen:
+        if is_foil(loss, [name for d, name, b in chosen if (d, b) == (dataset, batch)]):
+            chosen[dataset, loss, batch] = chosen[dataset, VARIANTS[loss][0], batch]
     return chosen
 
 
 def cells(
     results: Sequence[Result], baseline: str | None = None, paper_rule: bool = False, other: str | None = None
 ) -> list[Cell]:
-    """Compare every loss with the baseline over the seeds they share; Holm's correction runs over one protocol's grid.
+    """Compare every loss with the baseline over the seeds they share.
+
+    The primary question, HyperSimplex against the baseline, is one test for each data set and batch size, and Holm's
+    correction runs over those of one protocol; over the secondary ones it runs apart, and a foil is not tested.
 
     Without a baseline it is cross-entropy, of boosted trees binary, or the first loss where there is no such run.
     `other` names another measure than the one that runs are chosen by; results without it are left out.
@@ -209,7 +241,7 @@ def cells(
         if not r.tuning:
             losses[r.dataset].append(r.loss)
     rows: list[Cell] = []
-    families: dict[str, list[int]] = defaultdict(list)
+    families: dict[tuple[str, bool], list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
         group.sort(key=lambda r: r.seed)
         base = baseline or ("cross-entropy" if batch_size else "binary")
@@ -226,8 +258,11 @@ def cells(
         keys = tuple(r.key for r in group)
         values = tuple(score.values())
         shown = (dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
-        families[group[0].protocol].append(len(rows))
-        rows.append(Cell(*shown, other or group[0].measure, base))
+        foil = is_foil(loss, losses[dataset])
+        asked = other is None and loss == primary(name for name in losses[dataset] if name != base)
+        if not foil:
+            families[group[0].protocol, asked].append(len(rows))
+        rows.append(Cell(*shown, other or group[0].measure, base, primary=asked, foil=foil))
     for family in families.values():
         p_values = [c.against.p if c.against else math.nan for c in (rows[i] for i in family)]
         count = sum(not math.isnan(p) for p in p_values)

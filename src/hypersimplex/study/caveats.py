@@ -1,0 +1,81 @@
+"""What a reader should be warned of: choices at the edge of the grid, small splits, models that decide one class."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from hypersimplex.study.config import is_foil
+from hypersimplex.study.results import best_epoch
+from hypersimplex.study.stats import Cell, Result, choose_settings
+from hypersimplex.study.store import Run
+
+FEW_RATES = 4  # learning rates are a fair grid from here on
+FEW_SAMPLES = 200  # to validate on: at 90 % accuracy their standard error is two points
+ONE_CLASS = 0.95  # of the test samples
+
+
+def caveats(runs: Sequence[Run], results: Sequence[Result], cells: Sequence[Cell]) -> list[str]:
+    return [*at_the_edge(runs, results), *small_splits(runs), *one_class(runs, cells)]
+
+
+def at_the_edge(runs: Sequence[Run], results: Sequence[Result]) -> list[str]:
+    """Where the best learning rate is the lowest or highest tried, a better one may lie beyond."""
+    config = {r.key: r.config for r in runs}
+    chosen = choose_settings(results)
+    tried: dict[tuple[str, str, int], set[float]] = defaultdict(set)
+    picked: dict[tuple[str, str, int], float] = {}
+    for r in results:
+        cell = (r.dataset, r.loss, r.batch_size)
+        tried[cell].add(config[r.key].lr)
+        if r.setting == chosen[cell]:
+            picked[cell] = config[r.key].lr
+    edges: dict[tuple[str, str, float], list[str]] = defaultdict(list)
+    for (dataset, loss, batch), rates in tried.items():
+        best = picked[dataset, loss, batch]
+        foil = is_foil(loss, [name for d, name, b in tried if (d, b) == (dataset, batch)])
+        if len(rates) > 1 and not foil and best in (min(rates), max(rates)):
+            which = "highest" if best == max(rates) else "lowest"
+            edges[dataset, which, best].append(f"{loss} at {batch}" if batch else loss)
+    found = [
+        f"{dataset}: the best learning rate, {rate:g}, is the {which} tried for {', '.join(where)}; try one "
+        f"{'above' if which == 'highest' else 'below'} it."
+        for (dataset, which, rate), where in edges.items()
+    ]
+    fewest = min((len(rates) for rates in tried.values()), default=FEW_RATES)
+    if fewest == 1:
+        found.append("The learning rate was not tuned: at one rate for all, a loss can look worse than it is.")
+    elif fewest < FEW_RATES:
+        found.append(f"Only {fewest} learning rates were tried; {FEW_RATES} or more are a fair grid.")
+    return found
+
+
+def small_splits(runs: Sequence[Run]) -> list[str]:
+    found = {}
+    for r in runs:
+        samples = r.provenance.get("samples") or {}
+        held = samples.get("validation", 0)
+        if r.state == "done" and 0 < held < FEW_SAMPLES:
+            found[r.config.dataset] = held
+    return [
+        f"{dataset}: the validation split has {held} samples; what fewer than {FEW_SAMPLES} choose is much chance. "
+        "Raise --validation."
+        for dataset, held in found.items()
+    ]
+
+
+def one_class(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
+    """Models that decide (nearly) always the same class."""
+    by_key = {r.key: r for r in runs}
+    found = []
+    for c in cells:
+        if c.foil:
+            continue
+        there = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
+        shares = [r.epochs[best_epoch(r)].one_class for r in there]
+        worst = [s for s in shares if s is not None and s >= ONE_CLASS]
+        if worst:
+            at = f" at batch size {c.batch_size}" if c.batch_size else ""
+            found.append(
+                f"{c.dataset}: {c.loss}{at} decides one class for {100 * max(worst):.0f} % of the test samples in "
+                f"{len(worst)} of {len(there)} runs: it has learned little beside the majority class."
+            )
+    return found

@@ -1,0 +1,107 @@
+"""The report as one HTML file that needs nothing else."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+
+from hypersimplex.study import figures, published, tabular
+from hypersimplex.study.console import batch_text, p_text
+from hypersimplex.study.curves import curves_figure, sparkline
+from hypersimplex.study.measures import MEASURES
+from hypersimplex.study.report import tables
+from hypersimplex.study.results import dataset_names, result
+from hypersimplex.study.stats import Cell
+from hypersimplex.study.store import Run
+from hypersimplex.study.verdict import footnotes
+
+
+def slug(*parts: object) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", " ".join(map(str, parts)).lower()).strip("-")
+
+
+def html(content: dict[str, Any]) -> str:
+    rows: list[Cell] = content["cells"]
+    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
+    names = dataset_names([r.config for r in content["runs"] if r.state in ("done", "diverged")])
+    datasets = []
+    for dataset in dict.fromkeys(c.dataset for c in rows):
+        here = [c for c in rows if c.dataset == dataset]
+        datasets.append(
+            {
+                "name": dataset,
+                "note": tabular.note(dataset),
+                "measure": MEASURES[here[0].measure],
+                "baseline": here[0].baseline,
+                "batches": any(c.batch_size for c in here),
+                "figures": dataset_figures(dataset, here, by_key),
+                "tables": tables([r for r in content["rows"] if r["dataset"] == dataset and not r["foil"]]),
+                "footnotes": footnotes(here),
+                "reached": [r for r in content["reached"] if r.dataset == dataset],
+                "areas": [a for a in content["areas"] if a.dataset == dataset],
+                "published": [p for p in published.table() if p.dataset == dataset.partition(" (")[0]],
+            }
+        )
+    pages = []
+    for c in rows:
+        members = []
+        for run in map(by_key.__getitem__, c.keys):
+            tests = [t for _, t in run.scores()]
+            spark = sparkline(tests, f"seed {run.config.seed}", run.measure)
+            members.append({"run": run, "result": result(run, names[run.key]), "spark": spark})
+        shown = {k: v for k, v in by_key[c.keys[0]].config.shown().items() if k not in ("seed", "loss")}
+        page = {"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown}
+        pages.append({**page, "measure": MEASURES[c.measure]})
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(p=p_text, slug=slug, batch=batch_text)
+    environment.filters["fixed"] = lambda v, digits: "—" if v != v else f"{v:.{digits}f}"
+    environment.filters["points"] = lambda v: MEASURES["accuracy"].with_sign(v)
+    environment.filters["percent"] = lambda v: MEASURES["accuracy"].text(v)
+    source = files("hypersimplex.study").joinpath("templates", "report.html").read_text(encoding="utf-8")
+    template = environment.from_string(source)
+    return template.render(**content, datasets=datasets, pages=pages, overviews=overviews(rows))
+
+
+def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) -> dict[str, Any]:
+    curves = []
+    for batch in sorted({c.batch_size for c in here}):
+        groups: dict[str, list[Run]] = defaultdict(list)
+        for c in here:
+            if c.batch_size == batch and not c.foil:
+                groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
+        if any(groups.values()):
+            curves.append(curves_figure(slug("curves", dataset, batch), dataset, batch, groups))
+    return {
+        "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
+        "difference": figures.difference_figure(slug("difference", dataset), dataset, here),
+        "curves": curves,
+    }
+
+
+def overviews(rows: Sequence[Cell]) -> list[Any]:
+    """One figure over all data sets with boosted trees, where there are several."""
+    trees = [c for c in rows if not c.batch_size]
+    if len({c.dataset for c in trees}) < 2 or not any(c.against for c in trees):
+        return []
+    return [figures.overview_figure("overview-auc", trees)]
+
+
+def figure_files(content: dict[str, Any]) -> dict[str, str]:
+    """The figures as files of their own: name and SVG text."""
+    rows: list[Cell] = content["cells"]
+    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
+    found = {}
+    for number, figure in enumerate(overviews(rows)):
+        found[f"overview{number or ''}"] = figure
+    for dataset in dict.fromkeys(c.dataset for c in rows):
+        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
+        for kind in ("accuracy", "difference"):
+            found[slug(dataset, kind)] = made[kind]
+        for number, curve in enumerate(made["curves"]):
+            found[slug(dataset, "curves", number or "")] = curve
+    return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}

@@ -1,0 +1,140 @@
+"""Accuracy against steps: crossings, areas and ratios by hand, and what a store's runs make of them."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hypersimplex.study.caveats import caveats
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.results import results
+from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach
+from hypersimplex.study.stats import cells
+from hypersimplex.study.store import Run
+from tests.study.conftest import epoch
+
+SLOW = (0.2, 0.5, 0.8, 0.9)  # what the test double adds 0.01 to
+FAST = (0.5, 0.8, 0.9, 0.92)
+
+
+def made(loss, seed, scores, *, lr=0.001, tuning=False, steps=10, samples=1000, share=0.2, batch=100):
+    config = RunConfig(loss=loss, seed=seed, lr=lr, batch_size=batch, epochs=len(scores))
+    known = {"recompute_seconds": 0.025, "evaluate_seconds": 0.05, "one_class": share}
+    epochs = tuple(
+        replace(epoch(i, own=v, argmax=v), steps=steps and steps * (i + 1), **known) for i, v in enumerate(scores)
+    )
+    training, made = config.training().key(), {"samples": {"train": 9, "validation": samples, "test": 9}}
+    return Run(config.key(), training, config, tuning, "done", 1, None, made, epochs)
+
+
+def compared(runs):
+    rows = cells(results(runs))
+    return rows, *compare(rows, {r.key: r for r in runs})
+
+
+def test_a_crossing_is_on_the_line_between_two_evaluations():
+    found = Curve((10, 20, 30), (1, 2, 3), (0.2, 0.6, 0.5))
+    assert reach(found, 0.3) == (12.5, 1.25)
+    assert reach(found, 0.6) == (20, 2)
+    assert reach(found, 0.1) == (10, 1)  # before the first evaluation nothing is known
+    assert all(map(math.isnan, reach(found, 0.61)))
+
+
+def test_the_area_is_the_mean_over_the_steps():
+    assert area(Curve((10, 20, 40), (1, 2, 4), (0.2, 0.6, 0.6))) == pytest.approx((0.4 * 10 + 0.6 * 20) / 30)
+    assert area(Curve((10,), (1,), (0.3,))) == 0.3
+
+
+def test_a_ratio_is_the_geometric_mean_of_pairs():
+    value, low, high = ratio([10, 40], [20, 20])
+    assert value == pytest.approx(1.0)
+    assert (low, high) == pytest.approx((0.5, 2.0))
+    # pairs, not means: the same factor in every pair has no spread
+    assert ratio([5, 50, 500], [10, 100, 1000]) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_seconds_are_of_training_alone():
+    found = curve(made("mse", 0, (0.5, 0.6)))
+    assert found.seconds == pytest.approx((0.05, 0.1))  # 0.125 of an epoch, 0.075 of it evaluation
+    assert found.steps == (10, 20)
+
+
+def test_runs_from_before_steps_were_recorded_count_epochs():
+    assert curve(made("mse", 0, (0.5, 0.6), steps=None)).steps == (1, 2)
+
+
+def test_levels_are_reached_by_every_run_of_the_pair_and_not_at_once():
+    pair = [{0: Curve((1, 2, 3), (1, 2, 3), s)} for s in ((0.31, 0.6, 0.72), (0.2, 0.5, 0.66))]
+    assert levels(pair) == [0.55, 0.6, 0.65]
+    assert levels([pair[0], {0: Curve((1,), (1,), (0.9,))}]) == []
+
+
+def test_the_sentence_a_practitioner_wants():
+    runs = [made("cross-entropy", s, [v + s / 1000 for v in SLOW]) for s in range(4)]
+    runs += [made("hypersimplex", s, [v + s / 1000 for v in FAST]) for s in range(4)]
+    runs += [made("mse", s, (0.1, 0.2, 0.3, 0.4)) for s in range(2)]
+    rows, reached, areas = compared(runs)
+    cell = next(c for c in rows if c.primary)
+    best = headline(reached, cell)
+    assert best.level == 0.9
+    crossings = [10 * (0.89 - 0.8 - s / 1000) / 0.1 for s in range(4)]  # steps after the second or third evaluation
+    expected = np.mean([np.log((20 + after) / (30 + after)) for after in crossings])
+    assert best.ratio == pytest.approx(math.exp(expected), rel=1e-3)
+    assert best.sentence.startswith(
+        f"reaches 90 % in {best.ratio:.2f} times the steps of cross-entropy (95 % interval 0.7"
+    )
+    # a loss that does not get there has no ratio
+    mse = [r for r in reached if r.loss == "mse"]
+    assert {(r.reached, r.runs) for r in mse} == {(0, 2)}
+    assert all(math.isnan(r.ratio) for r in mse)
+    gain = {a.loss: a.difference for a in areas}
+    assert gain["cross-entropy"] is None
+    assert gain["hypersimplex"] > 0.1 > 0 > gain["mse"]
+
+
+def test_one_seed_has_a_ratio_without_an_interval():
+    _, reached, _ = compared([made("cross-entropy", 0, SLOW), made("hypersimplex", 0, FAST)])
+    assert "interval" not in next(r for r in reached if r.primary).sentence
+
+
+def warnings(runs):
+    found = results(runs)
+    return caveats(runs, found, cells(found))
+
+
+RATES = (0.001, 0.003, 0.01, 0.03)
+
+
+def grid(best, rates=RATES):
+    runs = [made("mse", 7, (0.5 + (lr == best) / 10,), lr=lr, tuning=True) for lr in rates]
+    return [*runs, made("mse", 0, (0.5,), lr=best)]
+
+
+@pytest.mark.parametrize(("best", "which"), [(0.001, "lowest"), (0.003, None), (0.01, None), (0.03, "highest")])
+def test_a_best_rate_at_the_edge_is_warned_of(best, which):
+    found = warnings(grid(best))
+    beyond = {"lowest": "below", "highest": "above"}.get(which)
+    text = f"digits: the best learning rate, {best:g}, is the {which} tried for mse at 100; try one {beyond} it."
+    assert found == ([text] if which else [])
+
+
+def test_too_few_rates_are_warned_of():
+    assert warnings(grid(0.003, RATES[:3])) == ["Only 3 learning rates were tried; 4 or more are a fair grid."]
+    assert warnings([made("mse", 0, (0.5,))]) == [
+        "The learning rate was not tuned: at one rate for all, a loss can look worse than it is."
+    ]
+
+
+@pytest.mark.parametrize(("samples", "warned"), [(0, False), (199, True), (200, False)])
+def test_a_tiny_validation_split_is_warned_of(samples, warned):
+    runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, samples=samples)]
+    expected = f"digits: the validation split has {samples} samples; what fewer than 200 choose is much chance."
+    assert warnings(runs) == ([f"{expected} Raise --validation."] if warned else [])
+
+
+@pytest.mark.parametrize(("share", "warned"), [(0.94, False), (0.95, True)])
+def test_a_model_that_decides_one_class_is_warned_of(share, warned):
+    runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, share=share)]
+    expected = "digits: mse at batch size 100 decides one class for 95 % of the test samples in 1 of 2 runs: it has "
+    assert warnings(runs) == ([f"{expected}learned little beside the majority class."] if warned else [])
