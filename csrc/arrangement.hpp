@@ -26,12 +26,15 @@ Arrangement arrangement(const Layout& l) {
     return together ? Arrangement::transposed : are_columns<T>(l) ? Arrangement::columns : Arrangement::scattered;
 }
 
-// Tiles of at most `most` columns whose widths differ by one at most: none may be narrower than a register, which the
-// last of tiles of one width could be.
+// Columns in tiles: of one width but for the last, or even, with widths that differ by one at most. Registers that lie over
+// columns need the latter: there no tile may be narrower than a register.
 struct Tiles {
-    int64_t columns, number;
-    Tiles(int64_t all, int64_t most) : columns(all), number((all + most - 1) / most) {}
+    int64_t columns, most, number;
+    bool even;
+    Tiles(int64_t all, int64_t at_most, bool evenly = false)
+        : columns(all), most(at_most), number((all + at_most - 1) / at_most), even(evenly) {}
     int64_t first(int64_t tile) const {
+        if (!even) return tile * most < columns ? tile * most : columns;
         int64_t wider = columns % number;
         return columns / number * tile + (tile < wider ? tile : wider);
     }

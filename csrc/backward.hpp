@@ -16,7 +16,7 @@ class BackwardTasks {
             tiles = Tiles(l.slices(), l.n < task_entries ? task_entries / l.n : 1);
         } else {
             how = are_columns<T>(l) ? Arrangement::columns : Arrangement::scattered;
-            tiles = Tiles(l.inner, how == Arrangement::columns ? most_slices : 1);
+            tiles = Tiles(l.inner, how == Arrangement::columns ? most_slices : 1, true);
         }
         number = (how == Arrangement::rows ? 1 : l.outer) * tiles.number;
     }
@@ -59,10 +59,10 @@ class BackwardTasks {
             int64_t at = p.layout.origin(first + r);
             T y = p.y[at], mean = static_cast<T>(dual[r].mean()), inverse = static_cast<T>(1 / p.tau[first + r]);
             report(first + r, y != y, dual[r]);
-            if (!p.grad) continue;
-            T nan = y != y ? y : T(0);
+            if (p.grad && y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
+            if (!p.grad || y != y) continue;
             in_blocks(n, threads, [&](int64_t from, int64_t to) {
-                grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse, nan);
+                grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
             });
         }
     }
@@ -82,7 +82,7 @@ class BackwardTasks {
         in_blocks(l.n, threads, [&](int64_t from, int64_t to) {
             for (int64_t i = from; i < to; ++i) {
                 int64_t e = at + i * stride;
-                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inverse, nan);
+                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inverse) + nan;
             }
         });
     }

@@ -78,7 +78,7 @@ class RowBatch {
     void finish(int j) {
         done[j] = true;
         if (step.stuck[j]) return select_row(rows, row[j], sink);
-        finish_row(rows, row[j], step.search(j), step.sums(j), written[j], sink);
+        finish_row(rows, row[j], step.mu[j], step.low[j], step.sums(j), inverse[j], written[j], sink);
     }
 
     const Rows<T>& rows;

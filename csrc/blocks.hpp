@@ -45,23 +45,33 @@ void take_blocks(int threads, int64_t number, F&& work) {
     each_block(threads, number, [](void* context, int64_t block) { (*static_cast<Work*>(context))(block); }, &work);
 }
 
-// work(from, to) for all of n entries.
+// The long way, apart from the short one: its arrays would burden every caller.
 template <class F>
-HS_INLINE void in_blocks(int64_t n, int threads, F&& work) {
-    if (n < parallel_row) return work(int64_t{0}, n);
+HS_APART void in_long_blocks(int64_t n, int threads, F& work) {
     Blocks blocks(n);
     take_blocks(threads, blocks.number, [&](int64_t b) { work(blocks.from(b), blocks.to(b)); });
 }
 
-// The same, where work returns what its part adds.
 template <class Sum, class F>
-HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
-    if (n < parallel_row) return work(int64_t{0}, n);
+HS_APART Sum sum_long_blocks(int64_t n, int threads, F& work) {
     Blocks blocks(n);
     Sum parts[most_blocks];
     take_blocks(threads, blocks.number, [&](int64_t b) { parts[b] = work(blocks.from(b), blocks.to(b)); });
     for (int64_t b = 1; b < blocks.number; ++b) parts[0].add(parts[b]);
     return parts[0];
+}
+
+// work(from, to) for all of n entries.
+template <class F>
+HS_INLINE void in_blocks(int64_t n, int threads, F&& work) {
+    if (n < parallel_row) work(int64_t{0}, n);
+    else in_long_blocks(n, threads, work);
+}
+
+// The same, where work returns what its part adds.
+template <class Sum, class F>
+HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
+    return n < parallel_row ? work(int64_t{0}, n) : sum_long_blocks<Sum>(n, threads, work);
 }
 
 inline void fail(Result& result, Status status, int64_t slice, int64_t limit = 0) {

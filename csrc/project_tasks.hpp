@@ -38,7 +38,7 @@ class ProjectTasks {
             int64_t fit = task_entries / l.n;
             return {l.outer, l.n > short_row || fit < 1 ? 1 : fit < task_rows ? fit : task_rows};
         }
-        if (how == Arrangement::columns) return {l.inner, most_slices};
+        if (how == Arrangement::columns) return {l.inner, most_slices, true};
         if (how != Arrangement::transposed) return {l.inner, 1};
         return {l.inner, for_each_thread<T>(transposed_tile, l.slices(), l.slices() * l.n, p.threads)};
     }

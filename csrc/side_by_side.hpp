@@ -134,7 +134,7 @@ class SideBySide {
 
     HS_INLINE void finish(int j) {
         if (edge[j] || step.stuck[j] || !step.settled[j]) return solve_row(rows, base + j, sink);
-        finish_row(rows, base + j, step.search(j), step.sums(j), false, sink);
+        finish_row(rows, base + j, step.mu[j], step.low[j], step.sums(j), inverse[j], false, sink);
     }
 
     const Rows<T>& rows;

@@ -1,6 +1,7 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says whether.
 #include "losses.hpp"
 #include "problems.hpp"
+#include "threads.hpp"
 #include "variants.hpp"
 
 using namespace hs;
@@ -30,30 +31,27 @@ void check_slice(const Slice& x, double k, double tau, const reference::Solution
     if (mu == mu) check_near(sum, k, active * tolerance, "sum");
 }
 
-// The threshold with the projection, each alone, and both from starts that are off.
+// The threshold with the projection, and each alone.
 template <class T>
 void check_project(const Functions<T>& f, const Problem<T>& p, int threads) {
     const Layout& l = p.place.layout;
-    std::vector<T> y = p.output(), alone = p.output(), warm = p.output();
-    std::vector<double> mu(p.k.size()), mu_alone(p.k.size()), mu_warm(p.k.size()), start(p.k.size());
+    std::vector<T> y = p.output(), alone = p.output();
+    std::vector<double> mu(p.k.size()), mu_alone(p.k.size());
     PerSlice k{p.k.data(), 0}, tau{p.tau.data(), 0};
-    auto run = [&](T* to, double* threshold, const double* from) {
-        check(f.project({l, k, tau, p.x.data(), to, threshold, from, threads}).status == Status::ok, "status");
+    auto run = [&](T* to, double* threshold) {
+        check(f.project({l, k, tau, p.x.data(), to, threshold, threads}).status == Status::ok, "status");
     };
-    run(y.data(), mu.data(), nullptr);
-    run(alone.data(), nullptr, nullptr);
-    run(nullptr, mu_alone.data(), nullptr);
-    for (size_t s = 0; s < mu.size(); ++s) start[s] = std::isfinite(mu[s]) ? mu[s] + 3 : 0;
-    run(warm.data(), mu_warm.data(), start.data());
+    run(y.data(), mu.data());
+    run(alone.data(), nullptr);
+    run(nullptr, mu_alone.data());
     for (size_t s = 0; s < mu.size(); ++s) {
         int64_t slice = static_cast<int64_t>(s);
         Slice x = p.slice(p.x, slice);
         check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(y, slice), mu[s]);
         check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(alone, slice), mu_alone[s]);
-        check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(warm, slice), mu_warm[s]);
     }
     check_untouched(p, y);
-    check_untouched(p, warm);
+    check_untouched(p, alone);
 }
 
 template <class T>
@@ -62,7 +60,7 @@ void check_backward(const Functions<T>& f, const Problem<T>& p, int threads, Ran
     std::vector<T> y = p.output(), v = p.output(), grad = p.output(), alone = p.output();
     std::vector<double> to_k(p.k.size()), to_tau(p.k.size());
     PerSlice tau{p.tau.data(), 0};
-    f.project({l, {p.k.data(), 0}, tau, p.x.data(), y.data(), nullptr, nullptr, threads});
+    f.project({l, {p.k.data(), 0}, tau, p.x.data(), y.data(), nullptr, threads});
     for (T& e : v) e = static_cast<T>(std::normal_distribution<double>()(random));
     check(f.backward({l, tau, y.data(), v.data(), grad.data(), to_k.data(), to_tau.data(), threads}).status == Status::ok, "status");
     check(f.backward({l, tau, y.data(), v.data(), alone.data(), nullptr, nullptr, threads}).status == Status::ok, "status");
@@ -148,7 +146,7 @@ void test_refusals(const Variant& v) {
     x[8] = x[9] = static_cast<T>(-inf);
     Layout l{3, 4, 1, 4, 1, 0};
     auto project = [&](std::vector<double> k, std::vector<double> tau) {
-        return f.project({l, {k.data(), 0}, {tau.data(), 0}, x.data(), y.data(), nullptr, nullptr, 2});
+        return f.project({l, {k.data(), 0}, {tau.data(), 0}, x.data(), y.data(), nullptr, 2});
     };
     auto refused = [&](Result r, Status status, int64_t slice) { check(r.status == status && r.slice == slice, "refusal"); };
     refused(project({1, 4.5, 1}, {1, 1, 1}), Status::bad_k, 1);
@@ -162,7 +160,7 @@ void test_refusals(const Variant& v) {
     refused(f.binary({l, {k, 0}, x.data(), y.data(), 1}), Status::bad_k, 1);
     for (Layout empty : {Layout{0, 4, 1, 4, 1, 0}, Layout{3, 0, 1, 0, 1, 0}}) {
         double mu[3] = {0, 0, 0}, to_k[3] = {0, 0, 0};
-        check(f.project({empty, {nullptr, 0}, {nullptr, 1}, nullptr, nullptr, mu, nullptr, 2}).status == Status::ok, "empty");
+        check(f.project({empty, {nullptr, 0}, {nullptr, 1}, nullptr, nullptr, mu, 2}).status == Status::ok, "empty");
         check(f.backward({empty, {nullptr, 1}, nullptr, nullptr, nullptr, to_k, nullptr, 2}).status == Status::ok, "empty");
         for (int s = 0; s < 3; ++s) check(mu[s] == 0 && to_k[s] == 0, "numbers of an empty slice", mu[s]);
     }
@@ -170,21 +168,27 @@ void test_refusals(const Variant& v) {
 
 }  // namespace
 
-int main() {
+// With an argument, only the tests of threads: those are what ThreadSanitizer is for.
+int main(int arguments, char**) {
     for (const Variant* v : variants) {
         if (!v->supported()) {
             std::printf("%s: not supported by this processor\n", v->name);
             continue;
         }
-        test_everywhere<float>(*v);
-        test_everywhere<double>(*v);
-        test_threads<float>(*v);
-        test_threads<double>(*v);
-        test_refusals<float>(*v);
-        test_refusals<double>(*v);
-        losses::test_all<float>(*v);
-        losses::test_all<double>(*v);
+        if (arguments == 1) {
+            test_everywhere<float>(*v);
+            test_everywhere<double>(*v);
+            test_threads<float>(*v);
+            test_threads<double>(*v);
+            test_refusals<float>(*v);
+            test_refusals<double>(*v);
+            losses::test_all<float>(*v);
+            losses::test_all<double>(*v);
+        }
+        threads::test_all<float>(*v);
+        threads::test_all<double>(*v);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
+    if (std::thread::hardware_concurrency() > 1) threads::test_help<float>(variant());
     return failures != 0;
 }

@@ -1,4 +1,4 @@
-// The loss, one rank's share of it, and the passes of the boosting objective, against sums written out.
+// The loss, one rank's part of it, and the passes of the boosting objective, against sums written out.
 #pragma once
 #include <random>
 #include <vector>
@@ -33,7 +33,7 @@ struct Batch {
 
     Loss<T> problem(T* grad, double* mu, double* k, double* loss, int64_t* kept) const {
         return {samples, classes, 1,     classes, 1,  1,    x.data(), labels.data(), -100, nullptr, nullptr, false, {nullptr, tau},
-                {nullptr, 2.0},   nullptr, 1.0,   true, grad, mu,       k,             loss, kept,    static_cast<int>(threads)};
+                {nullptr, 2.0},   true, grad, mu,       k,             loss, kept,    static_cast<int>(threads)};
     }
 };
 
@@ -41,7 +41,7 @@ template <class T>
 struct Expected {
     double loss = 0;
     std::vector<double> mu, mean;
-    std::vector<std::vector<double>> sums;    // per class: as in Share::sums
+    std::vector<std::vector<double>> sums;    // per class: as in LossAt::sums
     std::vector<std::vector<double>> grad;
 
     explicit Expected(const Batch<T>& b) {
@@ -97,18 +97,17 @@ void test_loss(const Functions<T>& f, const Batch<T>& b) {
     // One rank alone has all of the batch: its sums and gradient at the thresholds are the loss's own.
     std::vector<double> low(mu.size()), sums(5 * mu.size());
     Loss<T> part = b.problem(nullptr, expected.mu.data(), k.data(), &loss, &kept);
-    check(f.share({part, low.data(), expected.mean.data(), sums.data()}).status == Status::ok, "status of a share");
+    check(f.loss_at({part, low.data(), expected.mean.data(), 1, sums.data()}).status == Status::ok, "status of one rank");
     double n = static_cast<double>(b.columns[0].size());
     for (size_t c = 0; c < mu.size(); ++c) {
         double total = sums[c] + sums[2 * mu.size() + c];
-        check_near(total, expected.sums[c][0] + expected.sums[c][2], 1e3 * eps<T> * n, "projections of a share");
-        check_near(sums[4 * mu.size() + c], expected.sums[c][4], 1e3 * eps<T> * n, "squared errors of a share");
+        check_near(total, expected.sums[c][0] + expected.sums[c][2], 1e3 * eps<T> * n, "projections of one rank");
+        check_near(sums[4 * mu.size() + c], expected.sums[c][4], 1e3 * eps<T> * n, "squared errors of one rank");
     }
     part = b.problem(grad.data(), expected.mu.data(), k.data(), &loss, &kept);
     part.mean = false;
-    part.scale = 1 / n;
-    check(f.share({part, low.data(), expected.mean.data(), nullptr}).status == Status::ok, "status of a share");
-    check_grad(b, expected, grad, "gradient of a share");
+    check(f.loss_at({part, low.data(), expected.mean.data(), 1 / n, nullptr}).status == Status::ok, "status of one rank");
+    check_grad(b, expected, grad, "gradient of one rank");
 }
 
 // Scores lie class by class; a weight w counts as w rows.

@@ -21,7 +21,7 @@ struct Place {
     }
 };
 
-// Columns are long when sixteen of them fill more than a megabyte: see tasks.hpp.
+// Columns are long when sixteen of them fill more than a megabyte: see arrangement.hpp.
 template <class T>
 std::vector<Place> places() {
     constexpr int64_t n = (1 << 16) / sizeof(T) + 9;
@@ -34,10 +34,11 @@ std::vector<Place> places() {
     all.push_back({"long rows", {3, 2049, 1, 2049, 1, 0}});
     all.push_back({"sampled rows", {2, 40001, 1, 40001, 1, 0}});
     for (int64_t columns : {1, 2, 5, 8, 15, 16, 17, 40, 130})
-        all.push_back({"turned columns", {1, 61, columns, 0, columns, 1}});
-    all.push_back({"turned columns with gaps", {3, 50, 19, 50 * 23, 23, 1}});
+        all.push_back({"transposed columns", {1, 61, columns, 0, columns, 1}});
+    all.push_back({"transposed columns with gaps", {3, 50, 19, 50 * 23, 23, 1}});
     for (int64_t columns : {1, 3, 10}) all.push_back({"long narrow columns", {1, n, columns, 0, columns, 1}});
     all.push_back({"long wide columns", {1, n, 21, 0, 21, 1}});
+    all.push_back({"more short columns than one tile, by one", {1, 5, 127 * 128 + 1, 0, 127 * 128 + 1, 1}});
     all.push_back({"more long columns than one tile", {1, n, 131, 0, 131, 1}});
     all.push_back({"long columns with gaps", {2, n, 9, n * 11, 11, 1}});
     all.push_back({"few long columns with gaps", {1, n, 3, 0, 5, 1}});
