@@ -1,4 +1,5 @@
-// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the gradient.
+// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the
+// gradient.
 #pragma once
 #include "columns.hpp"
 
@@ -28,7 +29,9 @@ struct DualLanes {
     typename L::Vec v{}, y{}, vy{};
     typename L::Int count{};
 
-    static HS_INLINE typename L::Int active(typename L::Vec y) { return (y > L::splat(0)) & (y < L::splat(1)); }
+    static HS_INLINE typename L::Int active(typename L::Vec y) {
+        return (y > L::splat(0)) & (y < L::splat(1));
+    }
 
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
         typename L::Int on = active(yy);
@@ -91,7 +94,8 @@ struct ColumnDerivative {
     ColumnLanes<T> lay;
     Blocks chunks;
     const T *y, *v;
-    T mean[most_slices], inverse[most_slices], nan[most_slices];    // nan: 0, or that of a slice that is not a number
+    T mean[most_slices], inverse[most_slices],
+        nan[most_slices];    // nan: 0, or that of a slice that is not a number
 
     ColumnDerivative(const Layout& l, int count, const T* place, const T* value)
         : layout(l), lay(l, count), chunks(lay.chunks()), y(place), v(value) {}
@@ -114,8 +118,9 @@ struct ColumnDerivative {
                 DualLanes<T, full> sums;
                 for (int64_t i = g; i < end; ++i, e += lay.step) sums.add(L::load(y + e), L::load(v + e));
                 for (int l = 0; l < W; ++l)
-                    out.lane[s * W + l].add({static_cast<double>(sums.count[l]), static_cast<double>(sums.v[l]),
-                                             static_cast<double>(sums.y[l]), static_cast<double>(sums.vy[l])});
+                    out.lane[s * W + l].add({static_cast<double>(sums.count[l]),
+                                             static_cast<double>(sums.v[l]), static_cast<double>(sums.y[l]),
+                                             static_cast<double>(sums.vy[l])});
             }
         }
         if (chunk + 1 == chunks.number)
@@ -161,4 +166,4 @@ struct ColumnDerivative {
     }
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -69,7 +69,8 @@ class RowBatch {
         const T* x = rows.row(row[j]);
         Split<T> at = split<T>(step.mu[j], step.low[j]);
         written[j] = step.near[j] && sink.wanted();
-        Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j]) : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
+        Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j])
+                            : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
         step.active_sum[j] = s.active_sum;
         step.active[j] = s.active;
         step.ones[j] = s.ones;
@@ -90,4 +91,4 @@ class RowBatch {
     bool written[most_slices], done[most_slices];
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -307,7 +307,6 @@ NB_MODULE(_kernel, m) {
           "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.");
     m.def("binary", binary, nb::arg("x"), nb::arg("k"), nb::arg("y").noconvert(), nb::arg("ks").noconvert() = nb::none(),
           nb::arg("axis") = -1, nb::arg("threads") = 1, "Write exactly k ones into every slice of y.");
-    m.def("use_openmp", [] { return false; });
     m.def("project_at", project_at);
     m.def("backward_at", backward_at);
     m.def("binary_at", binary_at);

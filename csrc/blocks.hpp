@@ -1,5 +1,6 @@
-// Work in blocks whose borders depend on the problem alone. Threads take the next block as they come; what the blocks
-// add up to is added in their order, so that no bit depends on how many threads there were or who came first.
+// Work in blocks whose borders depend on the problem alone. Threads take the next block as they come; what
+// the blocks add up to is added in their order, so that no bit depends on how many threads there were or who
+// came first.
 #pragma once
 #include <cstdlib>
 
@@ -25,10 +26,12 @@ struct Scratch {
     ~Scratch() { std::free(data); }
 };
 
-// `count` things of `weight` entries each: one block if they are few, else up to `most` of block_entries and more.
+// `count` things of `weight` entries each: one block if they are few, else up to `most` of block_entries and
+// more.
 struct Blocks {
     int64_t n, size, number;
-    explicit Blocks(int64_t count, int64_t weight = 1, int64_t most = most_blocks) : n(count), size(n), number(1) {
+    explicit Blocks(int64_t count, int64_t weight = 1, int64_t most = most_blocks)
+        : n(count), size(n), number(1) {
         if (n * weight < parallel_row) return;
         int64_t wanted = n * weight / block_entries;
         size = (n / (wanted < most ? wanted : most) + 64) / 64 * 64;
@@ -42,7 +45,8 @@ struct Blocks {
 template <class F>
 void take_blocks(int threads, int64_t number, F&& work) {
     using Work = std::remove_reference_t<F>;
-    each_block(threads, number, [](void* context, int64_t block) { (*static_cast<Work*>(context))(block); }, &work);
+    each_block(
+        threads, number, [](void* context, int64_t block) { (*static_cast<Work*>(context))(block); }, &work);
 }
 
 // The long way, apart from the short one: its arrays would burden every caller.
@@ -78,7 +82,8 @@ inline void fail(Result& result, Status status, int64_t slice, int64_t limit = 0
     if (result.status == Status::ok) result = {status, slice, limit};
 }
 
-// work.run(task, threads within the task, result) for every task. Of few tasks that are long every thread takes a part.
+// work.run(task, threads within the task, result) for every task. Of few tasks that are long every thread
+// takes a part.
 template <class W>
 Result run_tasks(const W& work, int64_t number, int64_t entries, int wanted) {
     int threads = entries < parallel_worth || wanted < 1 ? 1 : wanted > most_threads ? most_threads : wanted;
@@ -92,4 +97,4 @@ Result run_tasks(const W& work, int64_t number, int64_t entries, int wanted) {
     return failure.first;
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -161,7 +161,7 @@ struct Lanes {
 #define HS_APART
 #endif
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT
 
 #if !defined(__GNUC__) || defined(HS_PLAIN_LANES)
 #include "lanes_plain.hpp"

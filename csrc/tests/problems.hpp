@@ -1,4 +1,5 @@
-// Problems for the kernel: every way in which slices lie in memory, filled with anything from the tame to the nasty.
+// Problems for the kernel: every way in which slices lie in memory, filled with anything from the tame to the
+// nasty.
 #pragma once
 #include <random>
 #include <string>
@@ -65,7 +66,8 @@ T value(Kind kind, double scale, Random& random) {
     return static_cast<T>(v);
 }
 
-// One array with a k, a tau and the solution for every slice; entries between the slices hold a number that must stay.
+// One array with a k, a tau and the solution for every slice; entries between the slices hold a number that
+// must stay.
 template <class T>
 struct Problem {
     static constexpr T untouched = T(77);
@@ -74,7 +76,8 @@ struct Problem {
     std::vector<double> k, tau;
     std::vector<reference::Solution> expected;
 
-    Problem(const Place& p, Kind kind, Random& random) : place(p), x(static_cast<size_t>(p.size()), untouched) {
+    Problem(const Place& p, Kind kind, Random& random)
+        : place(p), x(static_cast<size_t>(p.size()), untouched) {
         const Layout& l = place.layout;
         double scale = std::pow(10, 6 * uniform(random) - 3);
         for (int64_t s = 0; s < l.slices(); ++s) {
@@ -92,7 +95,8 @@ struct Problem {
     }
 
     void spoil(Random& random) {
-        int64_t s = static_cast<int64_t>(random() % k.size()), i = static_cast<int64_t>(random() % x.size()) % place.layout.n;
+        int64_t s = static_cast<int64_t>(random() % k.size()),
+                i = static_cast<int64_t>(random() % x.size()) % place.layout.n;
         x[at(s, i)] = static_cast<T>(reference::nan);
         expected[static_cast<size_t>(s)] = reference::project(slice(x, s), 0, 1);
     }

@@ -1,5 +1,5 @@
-// Threads: every entry that is long uses those it is given, and the bits are the same for any number of them, also when
-// several callers come at once.
+// Threads: every entry that is long uses those it is given, and the bits are the same for any number of them,
+// also when several callers come at once.
 #pragma once
 #include <chrono>
 #include <fstream>
@@ -76,23 +76,58 @@ struct Entries {
     }
 
     void project(const Functions<T>& f, Layout l, int threads) {
-        f.project({l, {nullptr, 0.3 * static_cast<double>(l.n)}, {nullptr, 1}, x.data(), y.data(), numbers.data(), threads});
+        f.project({l,
+                   {nullptr, 0.3 * static_cast<double>(l.n)},
+                   {nullptr, 1},
+                   x.data(),
+                   y.data(),
+                   numbers.data(),
+                   threads});
     }
     void backward(const Functions<T>& f, Layout l, int threads) {
         project(f, l, threads);
-        f.backward({l, {nullptr, 1}, y.data(), v.data(), grad.data(), numbers.data() + 4, numbers.data() + 8, threads});
+        f.backward({l,
+                    {nullptr, 1},
+                    y.data(),
+                    v.data(),
+                    grad.data(),
+                    numbers.data() + 4,
+                    numbers.data() + 8,
+                    threads});
     }
     void binary(const Functions<T>& f, Layout l, int threads) {
         f.binary({l, {nullptr, std::floor(0.3 * static_cast<double>(l.n))}, x.data(), y.data(), threads});
     }
     Loss<T> batch(int64_t c, bool by_row, double* mu, int threads) {
         int64_t samples = n / c;
-        return {samples, c, 1, by_row ? c : 1, by_row ? 1 : samples, 1, x.data(), labels.data(), -100, nullptr, nullptr,
-                false, {nullptr, 1}, {nullptr, 2}, true, grad.data(), mu, numbers.data() + 4, numbers.data() + 8, &kept, threads};
+        return {samples,
+                c,
+                1,
+                by_row ? c : 1,
+                by_row ? 1 : samples,
+                1,
+                x.data(),
+                labels.data(),
+                -100,
+                nullptr,
+                nullptr,
+                false,
+                {nullptr, 1},
+                {nullptr, 2},
+                true,
+                grad.data(),
+                mu,
+                numbers.data() + 4,
+                numbers.data() + 8,
+                &kept,
+                threads};
     }
-    void loss(const Functions<T>& f, int64_t c, bool by_row, int threads) { f.loss(batch(c, by_row, numbers.data(), threads)); }
+    void loss(const Functions<T>& f, int64_t c, bool by_row, int threads) {
+        f.loss(batch(c, by_row, numbers.data(), threads));
+    }
     void loss_at(const Functions<T>& f, bool with_grad, int threads) {
-        double mu[classes] = {0.1, -0.2}, low[classes] = {}, mean[classes] = {0.01, 0.02}, sums[loss_sums * classes];
+        double mu[classes] = {0.1, -0.2}, low[classes] = {}, mean[classes] = {0.01, 0.02},
+               sums[loss_sums * classes];
         Loss<T> part = batch(classes, true, mu, threads);
         if (!with_grad) part.grad = nullptr;
         f.loss_at({part, low, mean, 0.5, with_grad ? nullptr : sums});
@@ -100,8 +135,9 @@ struct Entries {
     }
     void objective(const Functions<T>& f, ObjectiveStep step, bool weighted, int threads) {
         double mu = 0.1, tau = 0.8, mean = 0.05, on = 1.5, off = 0.25;
-        f.objective({step, n, 1, n, n, x.data(), targets.data(), weighted ? weights.data() : nullptr, &mu, &tau, &mean, &on, &off,
-                     nullptr, numbers.data(), small_grad.data(), hess.data(), threads});
+        f.objective({step, n, 1, n, n, x.data(), targets.data(), weighted ? weights.data() : nullptr, &mu,
+                     &tau, &mean, &on, &off, nullptr, numbers.data(), small_grad.data(), hess.data(),
+                     threads});
     }
 
     int64_t kept = 0;
@@ -120,16 +156,21 @@ std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
     for (Layout l : {row, rows, short_rows, narrow, wide, apart}) {
         std::string shape = std::to_string(l.n) + " x " + std::to_string(l.slices());
         add(("project " + shape).c_str(), [=, &f](Entries<T>& e, int threads) { e.project(f, l, threads); });
-        add(("backward " + shape).c_str(), [=, &f](Entries<T>& e, int threads) { e.backward(f, l, threads); });
+        add(("backward " + shape).c_str(),
+            [=, &f](Entries<T>& e, int threads) { e.backward(f, l, threads); });
     }
-    for (Layout l : {rows, short_rows}) add("binary", [=, &f](Entries<T>& e, int threads) { e.binary(f, l, threads); });
+    for (Layout l : {rows, short_rows})
+        add("binary", [=, &f](Entries<T>& e, int threads) { e.binary(f, l, threads); });
     for (int64_t c : {1, 2, 64})
         for (bool by_row : {true, false})
             add("loss", [=, &f](Entries<T>& e, int threads) { e.loss(f, c, by_row, threads); });
-    for (bool grad : {false, true}) add("loss at thresholds", [=, &f](Entries<T>& e, int threads) { e.loss_at(f, grad, threads); });
-    for (ObjectiveStep step : {ObjectiveStep::count, ObjectiveStep::sums, ObjectiveStep::gap, ObjectiveStep::write})
+    for (bool grad : {false, true})
+        add("loss at thresholds", [=, &f](Entries<T>& e, int threads) { e.loss_at(f, grad, threads); });
+    for (ObjectiveStep step :
+         {ObjectiveStep::count, ObjectiveStep::sums, ObjectiveStep::gap, ObjectiveStep::write})
         for (bool weighted : {false, true})
-            add("objective", [=, &f](Entries<T>& e, int threads) { e.objective(f, step, weighted, threads); });
+            add("objective",
+                [=, &f](Entries<T>& e, int threads) { e.objective(f, step, weighted, threads); });
     return all;
 }
 
@@ -142,7 +183,8 @@ template <class T>
 void test_all(const Variant& v) {
     const Functions<T>& f = functions<T>(v);
     for (const auto& [name, call] : calls<T>(f)) {
-        context = std::string(v.name) + ", " + name + " of " + std::to_string(sizeof(T)) + " bytes on threads";
+        context =
+            std::string(v.name) + ", " + name + " of " + std::to_string(sizeof(T)) + " bytes on threads";
         Entries<T> alone, shared, first, second;
         call(alone, 1);
         std::vector<double> right = alone.result();
@@ -174,4 +216,4 @@ void test_help(const Variant& v) {
 #endif
 }
 
-}  // namespace hs::threads
+}    // namespace hs::threads

@@ -22,7 +22,6 @@ def project(
 def binary(
     x: NDArray[Any], k: float, y: NDArray[Any], ks: NDArray[Any] | None = None, axis: int = -1, threads: int = 1
 ) -> Failure | None: ...
-def use_openmp() -> bool: ...
 def project_at(
     is_double: bool,
     x: int,

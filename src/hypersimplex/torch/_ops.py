@@ -24,7 +24,6 @@ _library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> Tensor")
 _library.define("threshold(Tensor x, Tensor k, Tensor tau, int dim) -> Tensor")
 _library.define("binary(Tensor x, Tensor k, int dim) -> Tensor")
 
-_kernel.use_openmp()
 _forced_plain = bool(os.environ.get("HYPERSIMPLEX_PLAIN"))
 
 
