@@ -47,13 +47,13 @@ inline bool others_help(const std::function<void()>& call) {
 // One call of each entry of the table, on arrays of its own.
 template <class T>
 struct Entries {
-    static constexpr int64_t n = 1 << 19, classes = 2;
+    static constexpr int64_t n = 1 << 19, classes = 2, most = 4096;    // slices at most
     std::vector<T> x, v, y, grad;
     std::vector<int64_t> labels;
     std::vector<float> targets, weights, small_grad, hess;
     std::vector<double> numbers;
 
-    Entries() : y(n), grad(2 * n), small_grad(n), hess(n), numbers(16) {
+    Entries() : y(n), grad(2 * n), small_grad(n), hess(n), numbers(3 * most) {
         Random random(3);
         std::normal_distribution<double> normal;
         for (int64_t i = 0; i < 2 * n; ++i) x.push_back(static_cast<T>(normal(random)));
@@ -91,8 +91,8 @@ struct Entries {
                     y.data(),
                     v.data(),
                     grad.data(),
-                    numbers.data() + 4,
-                    numbers.data() + 8,
+                    numbers.data() + most,
+                    numbers.data() + 2 * most,
                     threads});
     }
     void binary(const Functions<T>& f, Layout l, int threads) {
@@ -117,8 +117,8 @@ struct Entries {
                 true,
                 grad.data(),
                 mu,
-                numbers.data() + 4,
-                numbers.data() + 8,
+                numbers.data() + most,
+                numbers.data() + 2 * most,
                 &kept,
                 threads};
     }
