@@ -49,6 +49,11 @@ def masked_array(name: str) -> TypeError:
     return TypeError(f"{name} must be an array without a mask (-inf in x leaves entries out), got a masked one")
 
 
+def not_as_saved(shape: Sequence[int], found: Sequence[int]) -> ValueError:
+    rule = f"saved_tensors_hooks must unpack a result of shape {tuple(shape)} as it was packed"
+    return ValueError(f"{rule}, got shape {tuple(found)}")
+
+
 def not_broadcastable(name: str, slices: Sequence[int], shape: Sequence[int]) -> ValueError:
     return ValueError(f"{name} must broadcast to the slices' shape {tuple(slices)}, got shape {tuple(shape)}")
 

@@ -315,6 +315,15 @@ def test_saved_tensors_may_come_back_another_way(unpack, given, shape):
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3 if unpack == "half and back" else 1e-6)
 
 
+@pytest.mark.parametrize("tau", [1.5, torch.tensor(1.5)])
+def test_saved_tensors_of_another_shape_are_refused(tau):
+    x = torch.randn(64, 128, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t.new_zeros(999, 9999) if t.dim() > 1 else t):
+        y = soft_binary_argmax(x, 3, tau)
+    with pytest.raises(ValueError, match=r"of shape \(64, 128\) as it was packed, got shape \(999, 9999\)"):
+        y.backward(torch.ones(64, 128))
+
+
 @pytest.mark.parametrize("unpack", UNPACK)
 @pytest.mark.parametrize("dense", [False, True])
 def test_the_loss_may_get_its_tensors_back_another_way(unpack, dense):
