@@ -94,7 +94,8 @@ def pullback(
     dtype, y_at, v_at = y.dtype, y.data_ptr(), v.data_ptr()
     if (
         type(tau) is not float or needs[1] or needs[2] or v.dtype is not dtype or dtype not in FLOATS
-        or v.shape != y.shape or not y_at or not y.is_contiguous() or y.is_neg() or not v_at or not v.is_contiguous() or v.is_neg()
+        or v.shape != y.shape
+        or not y_at or not y.is_contiguous() or y.is_neg() or not v_at or not v.is_contiguous() or v.is_neg()
     ):  # fmt: skip
         return _pullback(y, v, tau, dim, needs)
     to_x = torch.empty_like(y)
