@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import source_map
+
 SOURCE = Path(__file__).parents[1] / "src"
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
@@ -98,3 +100,9 @@ def test_backends_do_not_import_the_place_that_picks():
     for name, found in GRAPH.items():
         if name.startswith("hypersimplex.torch.backends."):
             assert "hypersimplex.torch.backends" not in found, name
+
+
+def test_the_map_of_the_sources_is_current():
+    text = source_map.PAGE.read_text()
+    assert "torch/backends/kernel.py" in text
+    assert source_map.page(text) == text, "run: python -m tools.source_map"

@@ -1,0 +1,31 @@
+"""The map of the Python sources in CONTRIBUTING.md, out of the first line of every module: `python -m tools.source_map`."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "CONTRIBUTING.md"
+BEGIN, END = "<!-- begin: source map -->", "<!-- end: source map -->"
+
+
+def first_line(path: Path) -> str:
+    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+
+
+def source_map() -> str:
+    source = ROOT / "src" / "hypersimplex"
+    lines = ["| file in `src/hypersimplex/` | what it holds |", "| --- | --- |"]
+    for path in sorted(source.rglob("*.py"), key=lambda p: (p.parent, p)):
+        if says := first_line(path):
+            lines.append(f"| `{path.relative_to(source).as_posix()}` | {says.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def page(text: str) -> str:
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{source_map()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
