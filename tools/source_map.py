@@ -1,4 +1,4 @@
-"""The map of the Python sources in CONTRIBUTING.md, out of the first line of every module: `python -m tools.source_map`."""
+"""The map of the Python sources in CONTRIBUTING.md, out of every first line: `python -m tools.source_map`."""
 
 import ast
 from pathlib import Path
