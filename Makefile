@@ -9,9 +9,11 @@ INSTALLED := .venv/.installed
 ALL := .venv-all/bin
 EVERYTHING := .venv-all/.installed
 KERNEL := $(wildcard csrc/*.cpp csrc/*.hpp)
-SANITIZED := build/sanitize/kernel_test
-SANITIZE := -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc \
-	-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZED := build/sanitize/address build/sanitize/thread build/sanitize/plain
+SANITIZE := -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc -fno-sanitize-recover=all -fno-omit-frame-pointer
+SANITIZE_address := -fsanitize=address,undefined
+SANITIZE_thread := -fsanitize=thread
+SANITIZE_plain := -fsanitize=address,undefined -DHS_PLAIN_LANES
 
 # The same instruction sets as in CMakeLists.txt.
 VARIANTS := baseline
@@ -128,9 +130,10 @@ test-docs: docs  ## the site, its links, and every block of code in it
 test-notebooks: $(EVERYTHING)  ## run the notebooks of the documentation
 	$(ALL)/python docs/_tools/notebooks.py
 
-sanitize: $(SANITIZED) $(SANITIZED)_plain  ## the kernel's own tests under AddressSanitizer and UBSan
-	$(SANITIZED)
-	$(SANITIZED)_plain
+sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer, UBSan and ThreadSanitizer
+	build/sanitize/address
+	build/sanitize/plain
+	build/sanitize/thread threads
 
 sanitize-python: $(INSTALLED)  ## the Python tests over a module built with AddressSanitizer
 	$(BIN)/python -m tools.sanitized
@@ -139,18 +142,22 @@ sanitize-python: $(INSTALLED)  ## the Python tests over a module built with Addr
 mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
 	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 
+TESTED := csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp
+
+# $(*D) without its .d is the sanitizer, $(*F) the instruction set.
 build/sanitize/%.o: csrc/variant.cpp $(KERNEL)
 	@mkdir -p $(@D)
-	$(CXX) $(SANITIZE) -DHS_VARIANT=$* $(FLAGS_$*) -c $< -o $@
+	$(CXX) $(SANITIZE) $(SANITIZE_$(basename $(*D))) -DHS_VARIANT=$(*F) $(FLAGS_$(*F)) -c $< -o $@
 
-$(SANITIZED): csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp $(VARIANTS:%=build/sanitize/%.o) $(wildcard csrc/tests/*.hpp)
-	$(CXX) $(SANITIZE) $(filter %.cpp %.o,$^) -o $@
+build/sanitize/address build/sanitize/thread: build/sanitize/%: $(TESTED) $(wildcard csrc/tests/*.hpp)
+	$(CXX) $(SANITIZE) $(SANITIZE_$*) $(filter %.cpp %.o,$^) -o $@
+build/sanitize/address: $(VARIANTS:%=build/sanitize/address.d/%.o)
+build/sanitize/thread: $(VARIANTS:%=build/sanitize/thread.d/%.o)
 
 # As for a compiler without vector types.
-$(SANITIZED)_plain: csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
+build/sanitize/plain: $(TESTED) csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
 	@mkdir -p $(@D)
-	$(CXX) $(filter-out -DHS_X86_VARIANTS,$(SANITIZE)) -DHS_PLAIN_LANES -DHS_VARIANT=baseline \
-		csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp csrc/variant.cpp -o $@
+	$(CXX) $(filter-out -DHS_X86_VARIANTS,$(SANITIZE)) $(SANITIZE_plain) -DHS_VARIANT=baseline $(TESTED) csrc/variant.cpp -o $@
 
 bench: $(INSTALLED)  ## time the operator against softmax and sort
 	$(BIN)/python -m benchmarks.operator

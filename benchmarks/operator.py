@@ -1,15 +1,19 @@
 """The operator against torch.softmax and torch.sort on the same float32 tensor, with k = n/10.
 
 Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A
-time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. Then the
-memory that forward and backward need besides the input and the incoming gradient, and how time grows with the size.
+time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
+"/ copy" compares forward with a plain copy of x into warm memory, the least that reading and writing takes. Then the
+memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, and
+what two threads take on a busy machine, with as many other busy processes as there are processors.
 """
 
 import argparse
 import csv
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from functools import partial
 
@@ -33,6 +37,7 @@ class Row:
     forward_us: float
     forward_over_softmax: float
     forward_over_sort: float
+    forward_over_copy: float
     both_us: float
     both_over_softmax: float
     both_over_sort: float
@@ -41,7 +46,8 @@ class Row:
         return [f"{value:.3g}" if 0 < value < 99 else f"{value:.0f}" for value in astuple(self)[4:]]
 
 
-HEADER = ["threads", "x", "shape", "dim", "forward us", "/ softmax", "/ sort", "and backward us", "/ softmax", "/ sort"]
+HEADER = ["threads", "x", "shape", "dim", "forward us", "/ softmax", "/ sort", "/ copy"]
+HEADER += ["and backward us", "/ softmax", "/ sort"]
 
 
 def contenders(n: int, dim: int) -> dict[str, Function]:
@@ -61,21 +67,52 @@ def measure(case: Case, scale: float, threads: int, rounds: int, device: str) ->
     x, v = problem(shape, scale, device)
     wanted = x.clone().requires_grad_()
     functions = contenders(shape[dim], dim)
+    warm = torch.empty_like(x)
     results = []
     with timing.threads(threads):
+        forward = {name: partial(function, x) for name, function in functions.items()}
         for steps in (
-            {name: partial(function, x) for name, function in functions.items()},
+            forward | {"copy": partial(warm.copy_, x)},
             {name: partial(both, function, wanted, v) for name, function in functions.items()},
         ):
             calls = timing.calls_for(steps["softmax"])
             times = timing.interleave(steps, rounds, calls, seldom=["sort"], sync=synchronize(device))
             results += [timing.microseconds(times, "operator")]
-            results += [timing.ratio(times, "operator", base) for base in ("softmax", "sort")]
+            results += [timing.ratio(times, "operator", base) for base in ("softmax", "sort", "copy") if base in steps]
     return Row(threads, "N(0,1)" if scale == 1 else f"{scale:g} N(0,1)", size(shape), dim, *results)
 
 
 def synchronize(device: str) -> Callable[[], None]:
     return torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+
+
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """As many other busy processes as there are processors."""
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def busy_lines(rounds: int) -> Iterator[list[str]]:
+    """Forward by one thread and by two in turn, on a busy machine."""
+
+    def on(threads: int, x: Tensor) -> None:
+        with timing.threads(threads):
+            soft_binary_argmax(x, x.shape[1] / 10)
+
+    for shape in ((4096, 64), (1024, 1000), (1, 10**6)):
+        x, _ = problem(shape)
+        with busy_machine():
+            steps = {str(threads): partial(on, threads, x) for threads in (1, 2)}
+            times = timing.interleave(steps, 5 * rounds, calls=5)
+        us = [timing.microseconds(times, name) for name in steps]
+        yield [size(shape), *(f"{each:.0f}" for each in us), f"{us[1] / us[0]:.2f}"]
 
 
 def peak_memory(name: str, n: int) -> None:
@@ -133,6 +170,10 @@ def main() -> None:
         print(timing.table(header, list(memory_lines()), markdown=options.markdown))
     if not options.quick:
         print("\nForward and backward, from 10^6 to 10^7 entries: " + "; ".join(growth(rows)))
+    if options.device == "cpu":
+        print("\nForward beside as many busy processes as there are processors:\n")
+        header = ["shape", "1 thread, us", "2 threads, us", "2 threads / 1"]
+        print(timing.table(header, list(busy_lines(3 if options.quick else options.rounds)), markdown=options.markdown))
     if options.csv:
         with open(options.csv, "w", newline="") as file:
             csv.writer(file).writerows([[field.name for field in fields(Row)], *map(astuple, rows)])

@@ -1,11 +1,12 @@
-// One rank's part of a loss whose batch lies on many: the sums at thresholds that all ranks try together, and the
-// gradient once they are found. The search itself, and the sums over the ranks, are the caller's.
+// One rank's part of a loss whose batch lies on many: the sums at thresholds that all ranks try together, and
+// the gradient once they are found. The search itself, and the sums over the ranks, are the caller's.
 #pragma once
 #include "loss_tiles.hpp"
 
 namespace hs::HS_VARIANT {
 
-// The threshold of a class whose entries are all 0 or all 1 is infinite here. Where it is NaN, nothing is asked.
+// The threshold of a class whose entries are all 0 or all 1 is infinite here. Where it is NaN, nothing is
+// asked.
 template <class T>
 Split<T> split_any(double mu, double low) {
     return std::isfinite(mu) ? split<T>(mu, low) : Split<T>{static_cast<T>(mu), 0};
@@ -25,7 +26,8 @@ struct LossAtTasks {
         if (!asked) return;
         if (!tile.load(threads)) return fail(result, Status::no_memory, tile.first);
         for (int64_t j = 0; j < tile.count; ++j)
-            if (!std::isnan(p.mu[tile.first + j])) one(tile.first + j, tile.x + j * tile.spacing, tile.targets(j), threads);
+            if (!std::isnan(p.mu[tile.first + j]))
+                one(tile.first + j, tile.x + j * tile.spacing, tile.targets(j), threads);
         if (p.grad) tile.store(p.grad, threads);
     }
 
@@ -60,4 +62,4 @@ Result loss_at(const LossAt<T>& a) {
     return run_tasks(tasks, tasks.tiles.number, batch.n * p.classes, p.threads);
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

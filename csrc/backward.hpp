@@ -1,4 +1,5 @@
-// The derivative from the projection alone: grad = (v - mean of v over A)/tau on A = {0 < y < 1}, 0 elsewhere.
+// The derivative from the projection alone: grad = (v - mean of v over A)/tau on A = {0 < y < 1}, 0
+// elsewhere.
 #pragma once
 #include "backward_passes.hpp"
 #include "columns.hpp"
@@ -10,13 +11,14 @@ constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
 template <class T>
 class BackwardTasks {
   public:
-    explicit BackwardTasks(const Backward<T>& problem) : p(problem), how(arrangement<T>(p.layout)), tiles(1, 1) {
+    explicit BackwardTasks(const Backward<T>& problem)
+        : p(problem), how(arrangement<T>(p.layout)), tiles(1, 1) {
         const Layout& l = p.layout;
         if (how == Arrangement::rows) {
             tiles = Tiles(l.slices(), l.n < task_entries ? task_entries / l.n : 1);
         } else {
             how = are_columns<T>(l) ? Arrangement::columns : Arrangement::scattered;
-            tiles = Tiles(l.inner, how == Arrangement::columns ? most_slices : 1);
+            tiles = Tiles(l.inner, how == Arrangement::columns ? most_slices : 1, true);
         }
         number = (how == Arrangement::rows ? 1 : l.outer) * tiles.number;
     }
@@ -57,12 +59,13 @@ class BackwardTasks {
         }
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
-            T y = p.y[at], mean = static_cast<T>(dual[r].mean()), inverse = static_cast<T>(1 / p.tau[first + r]);
+            T y = p.y[at], mean = static_cast<T>(dual[r].mean()),
+              inverse = static_cast<T>(1 / p.tau[first + r]);
             report(first + r, y != y, dual[r]);
-            if (!p.grad) continue;
-            T nan = y != y ? y : T(0);
+            if (p.grad && y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
+            if (!p.grad || y != y) continue;
             in_blocks(n, threads, [&](int64_t from, int64_t to) {
-                grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse, nan);
+                grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
             });
         }
     }
@@ -82,7 +85,7 @@ class BackwardTasks {
         in_blocks(l.n, threads, [&](int64_t from, int64_t to) {
             for (int64_t i = from; i < to; ++i) {
                 int64_t e = at + i * stride;
-                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inverse, nan);
+                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inverse) + nan;
             }
         });
     }
@@ -95,16 +98,19 @@ class BackwardTasks {
         Scratch<LaneDuals> parts;
         if (!parts.take(lanes.chunks.number)) return fail(result, Status::no_memory, slice);
         take_blocks(threads, lanes.chunks.number, [&](int64_t c) {
-            p.grad_tau ? lanes.template sum<true>(c, parts.data[c]) : lanes.template sum<false>(c, parts.data[c]);
+            p.grad_tau ? lanes.template sum<true>(c, parts.data[c])
+                       : lanes.template sum<false>(c, parts.data[c]);
         });
         Dual dual[most_slices] = {};
         lanes.collect(parts.data, dual);
         for (int j = 0; j < count; ++j) {
             T y = p.y[at + j];
             report(slice + j, y != y, dual[j]);
-            lanes.set(j, static_cast<T>(dual[j].mean()), static_cast<T>(1 / p.tau[slice + j]), y != y ? y : T(0));
+            lanes.set(j, static_cast<T>(dual[j].mean()), static_cast<T>(1 / p.tau[slice + j]),
+                      y != y ? y : T(0));
         }
-        if (p.grad) take_blocks(threads, lanes.chunks.number, [&](int64_t c) { lanes.write(c, p.grad + at); });
+        if (p.grad)
+            take_blocks(threads, lanes.chunks.number, [&](int64_t c) { lanes.write(c, p.grad + at); });
     }
 
     const Backward<T>& p;
@@ -127,4 +133,4 @@ Result backward(const Backward<T>& p) {
     return run_tasks(tasks, tasks.number, l.slices() * l.n, p.threads);
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -1,4 +1,5 @@
-// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the gradient.
+// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the
+// gradient.
 #pragma once
 #include "columns.hpp"
 
@@ -28,7 +29,9 @@ struct DualLanes {
     typename L::Vec v{}, y{}, vy{};
     typename L::Int count{};
 
-    static HS_INLINE typename L::Int active(typename L::Vec y) { return (y > L::splat(0)) & (y < L::splat(1)); }
+    static HS_INLINE typename L::Int active(typename L::Vec y) {
+        return (y > L::splat(0)) & (y < L::splat(1));
+    }
 
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
         typename L::Int on = active(yy);
@@ -42,7 +45,7 @@ struct DualLanes {
 };
 
 template <class T, bool full>
-Dual dual_row(const T* y, const T* v, int64_t n) {
+HS_APART Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
     Dual out{0, 0, 0, 0};
@@ -63,23 +66,20 @@ Dual dual_row(const T* y, const T* v, int64_t n) {
     return out;
 }
 
-// `nan` is added to every gradient: 0, or the NaN of a slice that is not a number.
 template <class T>
-T grad_of(T y, T v, T mean, T inverse, T nan) {
-    return (y > 0 && y < 1 ? (v - mean) * inverse : T(0)) + nan;
+HS_INLINE T grad_of(T y, T v, T mean, T inverse) {
+    return y > 0 && y < 1 ? (v - mean) * inverse : T(0);
 }
 
 template <class T>
-void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse, T nan) {
+HS_APART void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
     using L = Lanes<T>;
     constexpr int W = L::width;
-    typename L::Vec m = L::splat(mean), inv = L::splat(inverse), none = L::splat(nan);
+    typename L::Vec m = L::splat(mean), inv = L::splat(inverse);
     int64_t i = 0;
-    for (; i + W <= n; i += W) {
-        typename L::Int on = DualLanes<T, false>::active(L::load(y + i));
-        L::store(grad + i, L::keep((L::load(v + i) - m) * inv, on) + none);
-    }
-    for (; i < n; ++i) grad[i] = grad_of(y[i], v[i], mean, inverse, nan);
+    for (; i + W <= n; i += W)
+        L::store(grad + i, L::keep((L::load(v + i) - m) * inv, DualLanes<T, false>::active(L::load(y + i))));
+    for (; i < n; ++i) grad[i] = grad_of(y[i], v[i], mean, inverse);
 }
 
 struct LaneDuals {
@@ -94,7 +94,8 @@ struct ColumnDerivative {
     ColumnLanes<T> lay;
     Blocks chunks;
     const T *y, *v;
-    T mean[most_slices], inverse[most_slices], nan[most_slices];
+    T mean[most_slices], inverse[most_slices],
+        nan[most_slices];    // nan: 0, or that of a slice that is not a number
 
     ColumnDerivative(const Layout& l, int count, const T* place, const T* value)
         : layout(l), lay(l, count), chunks(lay.chunks()), y(place), v(value) {}
@@ -117,8 +118,9 @@ struct ColumnDerivative {
                 DualLanes<T, full> sums;
                 for (int64_t i = g; i < end; ++i, e += lay.step) sums.add(L::load(y + e), L::load(v + e));
                 for (int l = 0; l < W; ++l)
-                    out.lane[s * W + l].add({static_cast<double>(sums.count[l]), static_cast<double>(sums.v[l]),
-                                             static_cast<double>(sums.y[l]), static_cast<double>(sums.vy[l])});
+                    out.lane[s * W + l].add({static_cast<double>(sums.count[l]),
+                                             static_cast<double>(sums.v[l]), static_cast<double>(sums.y[l]),
+                                             static_cast<double>(sums.vy[l])});
             }
         }
         if (chunk + 1 == chunks.number)
@@ -153,7 +155,7 @@ struct ColumnDerivative {
                 L::store(grad + e, to);
             }
         if (chunk + 1 == chunks.number)
-            each_rest([&](int j, int64_t e) { grad[e] = grad_of(y[e], v[e], mean[j], inverse[j], nan[j]); });
+            each_rest([&](int j, int64_t e) { grad[e] = grad_of(y[e], v[e], mean[j], inverse[j]) + nan[j]; });
     }
 
   private:
@@ -164,4 +166,4 @@ struct ColumnDerivative {
     }
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -69,7 +69,8 @@ class RowBatch {
         const T* x = rows.row(row[j]);
         Split<T> at = split<T>(step.mu[j], step.low[j]);
         written[j] = step.near[j] && sink.wanted();
-        Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j]) : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
+        Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j])
+                            : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
         step.active_sum[j] = s.active_sum;
         step.active[j] = s.active;
         step.ones[j] = s.ones;
@@ -78,7 +79,7 @@ class RowBatch {
     void finish(int j) {
         done[j] = true;
         if (step.stuck[j]) return select_row(rows, row[j], sink);
-        finish_row(rows, row[j], step.search(j), step.sums(j), written[j], sink);
+        finish_row(rows, row[j], step.mu[j], step.low[j], step.sums(j), inverse[j], written[j], sink);
     }
 
     const Rows<T>& rows;
@@ -90,4 +91,4 @@ class RowBatch {
     bool written[most_slices], done[most_slices];
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

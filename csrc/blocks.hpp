@@ -1,5 +1,6 @@
-// Work in blocks whose borders depend on the problem alone. Threads take the next block as they come; what the blocks
-// add up to is added in their order, so that no bit depends on how many threads there were or who came first.
+// Work in blocks whose borders depend on the problem alone. Threads take the next block as they come; what
+// the blocks add up to is added in their order, so that no bit depends on how many threads there were or who
+// came first.
 #pragma once
 #include <cstdlib>
 
@@ -25,10 +26,12 @@ struct Scratch {
     ~Scratch() { std::free(data); }
 };
 
-// `count` things of `weight` entries each: one block if they are few, else up to `most` of block_entries and more.
+// `count` things of `weight` entries each: one block if they are few, else up to `most` of block_entries and
+// more.
 struct Blocks {
     int64_t n, size, number;
-    explicit Blocks(int64_t count, int64_t weight = 1, int64_t most = most_blocks) : n(count), size(n), number(1) {
+    explicit Blocks(int64_t count, int64_t weight = 1, int64_t most = most_blocks)
+        : n(count), size(n), number(1) {
         if (n * weight < parallel_row) return;
         int64_t wanted = n * weight / block_entries;
         size = (n / (wanted < most ? wanted : most) + 64) / 64 * 64;
@@ -42,21 +45,19 @@ struct Blocks {
 template <class F>
 void take_blocks(int threads, int64_t number, F&& work) {
     using Work = std::remove_reference_t<F>;
-    each_block(threads, number, [](void* context, int64_t block) { (*static_cast<Work*>(context))(block); }, &work);
+    each_block(
+        threads, number, [](void* context, int64_t block) { (*static_cast<Work*>(context))(block); }, &work);
 }
 
-// work(from, to) for all of n entries.
+// The long way, apart from the short one: its arrays would burden every caller.
 template <class F>
-HS_INLINE void in_blocks(int64_t n, int threads, F&& work) {
-    if (n < parallel_row) return work(int64_t{0}, n);
+HS_APART void in_long_blocks(int64_t n, int threads, F& work) {
     Blocks blocks(n);
     take_blocks(threads, blocks.number, [&](int64_t b) { work(blocks.from(b), blocks.to(b)); });
 }
 
-// The same, where work returns what its part adds.
 template <class Sum, class F>
-HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
-    if (n < parallel_row) return work(int64_t{0}, n);
+HS_APART Sum sum_long_blocks(int64_t n, int threads, F& work) {
     Blocks blocks(n);
     Sum parts[most_blocks];
     take_blocks(threads, blocks.number, [&](int64_t b) { parts[b] = work(blocks.from(b), blocks.to(b)); });
@@ -64,11 +65,25 @@ HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
     return parts[0];
 }
 
+// work(from, to) for all of n entries.
+template <class F>
+HS_INLINE void in_blocks(int64_t n, int threads, F&& work) {
+    if (n < parallel_row) work(int64_t{0}, n);
+    else in_long_blocks(n, threads, work);
+}
+
+// The same, where work returns what its part adds.
+template <class Sum, class F>
+HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
+    return n < parallel_row ? work(int64_t{0}, n) : sum_long_blocks<Sum>(n, threads, work);
+}
+
 inline void fail(Result& result, Status status, int64_t slice, int64_t limit = 0) {
     if (result.status == Status::ok) result = {status, slice, limit};
 }
 
-// work.run(task, threads within the task, result) for every task. Of few tasks that are long every thread takes a part.
+// work.run(task, threads within the task, result) for every task. Of few tasks that are long every thread
+// takes a part.
 template <class W>
 Result run_tasks(const W& work, int64_t number, int64_t entries, int wanted) {
     int threads = entries < parallel_worth || wanted < 1 ? 1 : wanted > most_threads ? most_threads : wanted;
@@ -82,4 +97,4 @@ Result run_tasks(const W& work, int64_t number, int64_t entries, int wanted) {
     return failure.first;
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

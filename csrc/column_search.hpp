@@ -26,7 +26,8 @@ class ColumnSearch : public Lockstep {
             if (at_edge<T>(k[j], n, tau[j])) settled[j] = stuck[j] = near[j] = 1;
         int64_t whole = layout.n - lay.rest;
         for (int64_t i = 0; i < lay.rows * count; ++i)
-            tail[0][i] = i < lay.rest * count ? x[whole * layout.stride + i] : -std::numeric_limits<T>::infinity();
+            tail[0][i] =
+                i < lay.rest * count ? x[whole * layout.stride + i] : -std::numeric_limits<T>::infinity();
         bool written = false;
         for (int number = 0; number < most_passes; ++number) {
             written = y && number > 0 && all_near();
@@ -35,7 +36,9 @@ class ColumnSearch : public Lockstep {
         }
         for (int j = 0; j < count; ++j) stuck[j] |= !settled[j];
         if (y && !written) pass(x, y);
-        if (y) std::memcpy(y + whole * layout.stride, tail[1], static_cast<size_t>(lay.rest * count) * sizeof(T));
+        if (y)
+            std::memcpy(y + whole * layout.stride, tail[1],
+                        static_cast<size_t>(lay.rest * count) * sizeof(T));
     }
 
   private:
@@ -112,7 +115,8 @@ class ColumnSearch : public Lockstep {
             double shift = static_cast<double>(lane.c[l]), entries = static_cast<double>(sums.active[l]);
             double mean = entries > 0 ? sums.sum[l] / entries : 0;
             double spread = entries > 0 ? second[l] / entries - mean * mean : 0;
-            // Lanes of one column are merged by their weights; the spread between them is small beside the guess.
+            // Lanes of one column are merged by their weights; the spread between them is small beside the
+            // guess.
             first[j] += entries * (shift + mean);
             two[j] += entries * (spread > 0 ? spread : 0);
             m[j] += entries;
@@ -133,4 +137,4 @@ class ColumnSearch : public Lockstep {
     T tail[2][most_lanes];
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

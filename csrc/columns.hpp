@@ -7,8 +7,9 @@ namespace hs::HS_VARIANT {
 
 constexpr int most_lanes = 256, most_chunks = 32;
 
-// How registers lie over `count` columns. Wide: a group is one row of memory, and the last register overlaps the one
-// before. Narrow: a group is as many rows as fill whole registers, so one column stands in several lanes.
+// How registers lie over `count` columns. Wide: a group is one row of memory, and the last register overlaps
+// the one before. Narrow: a group is as many rows as fill whole registers, so one column stands in several
+// lanes.
 template <class T>
 struct ColumnLanes {
     static constexpr int W = Lanes<T>::width;
@@ -117,4 +118,4 @@ void moments_columns(const ColumnLanes<T>& lay, const T* from, int64_t groups, i
     }
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

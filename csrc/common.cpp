@@ -91,13 +91,14 @@ Result binary(const Binary<T>& p) {
             if (result.status != Status::ok) j->failure.add(result);
         }
     };
-    each_block(l.slices() * l.n < (1 << 13) ? 1 : p.threads, (l.slices() + job.each - 1) / job.each, work, &job);
+    each_block(l.slices() * l.n < (1 << 13) ? 1 : p.threads, (l.slices() + job.each - 1) / job.each, work,
+               &job);
     return job.failure.first;
 }
 
-}  // namespace
+}    // namespace
 
 Result binary_f32(const Binary<float>& p) { return binary(p); }
 Result binary_f64(const Binary<double>& p) { return binary(p); }
 
-}  // namespace hs
+}    // namespace hs

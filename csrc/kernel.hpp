@@ -36,8 +36,8 @@ struct Project {
     Layout layout;
     PerSlice k, tau;
     const T* x;
-    T* y;           // may be null: thresholds only
-    double* mu;     // may be null: projection only
+    T* y;          // may be null: thresholds only
+    double* mu;    // may be null: projection only
     int threads;
 };
 
@@ -47,9 +47,9 @@ struct Backward {
     PerSlice tau;
     const T* y;
     const T* v;
-    T* grad;          // may be null
-    double* grad_k;   // may be null
-    double* grad_tau; // may be null
+    T* grad;             // may be null
+    double* grad_k;      // may be null
+    double* grad_tau;    // may be null
     int threads;
 };
 
@@ -62,8 +62,8 @@ struct Binary {
     int threads;
 };
 
-// The HyperSimplex loss: for every class the logits of all samples and positions are projected, with k the number of
-// its labels unless given, and one half of the squared distance to the labels is summed.
+// The HyperSimplex loss: for every class the logits of all samples and positions are projected, with k the
+// number of its labels unless given, and one half of the squared distance to the labels is summed.
 template <class T>
 struct Loss {
     int64_t samples, classes, positions;
@@ -75,12 +75,12 @@ struct Loss {
     const double* k;          // per class, or null: the sums of the targets
     bool k_is_fraction;       // of the samples
     PerSlice tau, weight;
-    bool mean;    // the gradient is of the mean over the samples, not of the sum
-    T* grad;        // may be null
-    double* mu;     // per class
-    double* k_used; // per class
-    double* loss;   // one number: the sum, not the mean
-    int64_t* kept;  // one number: samples that count
+    bool mean;         // the gradient is of the mean over the samples, not of the sum
+    T* grad;           // may be null
+    double* mu;        // per class
+    double* k_used;    // per class
+    double* loss;      // one number: the sum, not the mean
+    int64_t* kept;     // one number: samples that count
     int threads;
 };
 
@@ -96,12 +96,12 @@ struct Objective {
     const float* weights;    // may be null
     const double* mu;        // this and the following: per class
     const double* tau;
-    const double* mean;      // the mean error of the active rows
-    const double* on;        // the hessian of an active row, of any other
+    const double* mean;    // the mean error of the active rows
+    const double* on;      // the hessian of an active row, of any other
     const double* off;
-    const uint8_t* skip;     // classes without interest, or null
-    // count: the weight of every class, then of all rows. gap: two numbers a class. sums: five a class, of weights:
-    // the active projections, the active rows, the ones, the active targets, the squared errors.
+    const uint8_t* skip;    // classes without interest, or null
+    // count: the weight of every class, then of all rows. gap: two numbers a class. sums: five a class, of
+    // weights: the active projections, the active rows, the ones, the active targets, the squared errors.
     double* sums;
     float* grad;
     float* hess;
@@ -117,7 +117,8 @@ struct LossAt {
     const double* low;     // this and the following: per class
     const double* mean;    // the mean error of the active entries of all ranks; read with grad
     double scale;          // the gradient's factor
-    double* sums;    // rows of classes: the active projections, the active entries, the ones, their errors, the squares
+    double* sums;    // rows of classes: the active projections, the active entries, the ones, their errors,
+                     // the squares
 };
 
 template <class T>
@@ -147,8 +148,9 @@ struct Variant {
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
 const Variant& variant();
 
-// Runs work(context, block) once for each of `blocks` blocks, by the caller and up to `threads` - 1 others. Each takes
-// the next block when it has done one, so a thread that is not scheduled holds up nobody, but for the block it holds.
+// Runs work(context, block) once for each of `blocks` blocks, by the caller and up to `threads` - 1 others.
+// Each takes the next block when it has done one, so a thread that is not scheduled holds up nobody, but for
+// the block it holds.
 void each_block(int threads, int64_t blocks, void (*work)(void* context, int64_t block), void* context);
 
 // The failure with the lowest slice, whoever reports it first.
@@ -158,7 +160,8 @@ struct Failure {
     void add(const Result& other);
 };
 
-// Asks the system for large pages under a fresh output array: page faults would cost more than the arithmetic.
+// Asks the system for large pages under a fresh output array: page faults would cost more than the
+// arithmetic.
 void advise_large_pages(void* address, int64_t bytes);
 
-}  // namespace hs
+}    // namespace hs

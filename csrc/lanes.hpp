@@ -16,6 +16,7 @@ using IntOf = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
 #if defined(__GNUC__) && !defined(HS_PLAIN_LANES)
 #define HS_INLINE inline __attribute__((always_inline))
+#define HS_APART __attribute__((noinline))
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX2__)
@@ -157,9 +158,10 @@ struct Lanes {
 };
 #else
 #define HS_INLINE inline
+#define HS_APART
 #endif
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT
 
 #if !defined(__GNUC__) || defined(HS_PLAIN_LANES)
 #include "lanes_plain.hpp"

@@ -13,12 +13,24 @@ struct Row {
         return out;
     }
     E operator[](int l) const { return v[l]; }
-    Row operator+(Row o) const { return each([&](int l) { return v[l] + o.v[l]; }); }
-    Row operator-(Row o) const { return each([&](int l) { return v[l] - o.v[l]; }); }
-    Row operator*(Row o) const { return each([&](int l) { return v[l] * o.v[l]; }); }
-    Row operator&(Row o) const { return each([&](int l) { return v[l] & o.v[l]; }); }
-    Row operator^(Row o) const { return each([&](int l) { return v[l] ^ o.v[l]; }); }
-    Row operator~() const { return each([&](int l) { return ~v[l]; }); }
+    Row operator+(Row o) const {
+        return each([&](int l) { return v[l] + o.v[l]; });
+    }
+    Row operator-(Row o) const {
+        return each([&](int l) { return v[l] - o.v[l]; });
+    }
+    Row operator*(Row o) const {
+        return each([&](int l) { return v[l] * o.v[l]; });
+    }
+    Row operator&(Row o) const {
+        return each([&](int l) { return v[l] & o.v[l]; });
+    }
+    Row operator^(Row o) const {
+        return each([&](int l) { return v[l] ^ o.v[l]; });
+    }
+    Row operator~() const {
+        return each([&](int l) { return ~v[l]; });
+    }
     Row& operator+=(Row o) { return *this = *this + o; }
     Row& operator-=(Row o) { return *this = *this - o; }
 };
@@ -30,7 +42,9 @@ struct Lanes {
     using Int = Row<IntOf<T>, width>;
     using Wide = Row<double, width>;
 
-    static Wide widen(Vec v) { return Wide::each([&](int l) { return static_cast<double>(v.v[l]); }); }
+    static Wide widen(Vec v) {
+        return Wide::each([&](int l) { return static_cast<double>(v.v[l]); });
+    }
     static void add_to(double* p, Vec v) {
         for (int l = 0; l < width; ++l) p[l] += static_cast<double>(v.v[l]);
     }
@@ -45,22 +59,40 @@ struct Lanes {
         return s;
     }
 
-    static Vec load(const T* p) { return Vec::each([&](int l) { return p[l]; }); }
-    static Int load_int(const IntOf<T>* p) { return Int::each([&](int l) { return p[l]; }); }
+    static Vec load(const T* p) {
+        return Vec::each([&](int l) { return p[l]; });
+    }
+    static Int load_int(const IntOf<T>* p) {
+        return Int::each([&](int l) { return p[l]; });
+    }
     static void store(T* p, Vec v) { std::memcpy(p, v.v, sizeof v.v); }
     static void store_int(IntOf<T>* p, Int v) { std::memcpy(p, v.v, sizeof v.v); }
-    static Vec splat(T value) { return Vec::each([&](int) { return value; }); }
-    static Int splat_int(IntOf<T> value) { return Int::each([&](int) { return value; }); }
-    static Int equal(Int a, Int b) { return Int::each([&](int l) { return a.v[l] == b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); }); }
-    static Vec keep(Vec v, Int mask) { return Vec::each([&](int l) { return mask.v[l] ? v.v[l] : T(0); }); }
-    static Vec drop(Vec v, Int mask) { return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; }); }
+    static Vec splat(T value) {
+        return Vec::each([&](int) { return value; });
+    }
+    static Int splat_int(IntOf<T> value) {
+        return Int::each([&](int) { return value; });
+    }
+    static Int equal(Int a, Int b) {
+        return Int::each([&](int l) { return a.v[l] == b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); });
+    }
+    static Vec keep(Vec v, Int mask) {
+        return Vec::each([&](int l) { return mask.v[l] ? v.v[l] : T(0); });
+    }
+    static Vec drop(Vec v, Int mask) {
+        return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; });
+    }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
     }
     static Vec fused(Vec a, Vec b, Vec c) { return a * b - c; }
 
-    static Vec max(Vec a, Vec b) { return Vec::each([&](int l) { return a.v[l] > b.v[l] ? a.v[l] : b.v[l]; }); }
-    static Vec min(Vec a, Vec b) { return Vec::each([&](int l) { return a.v[l] < b.v[l] ? a.v[l] : b.v[l]; }); }
+    static Vec max(Vec a, Vec b) {
+        return Vec::each([&](int l) { return a.v[l] > b.v[l] ? a.v[l] : b.v[l]; });
+    }
+    static Vec min(Vec a, Vec b) {
+        return Vec::each([&](int l) { return a.v[l] < b.v[l] ? a.v[l] : b.v[l]; });
+    }
 };
 
 template <class T, int W>
@@ -76,4 +108,4 @@ Row<IntOf<T>, W> operator>=(Row<T, W> a, Row<T, W> b) {
     return Row<IntOf<T>, W>::each([&](int l) { return a.v[l] >= b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); });
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -1,4 +1,5 @@
-// The HyperSimplex loss: classes are brought into rows, tile by tile, solved, and their gradients brought back.
+// The HyperSimplex loss: classes are brought into rows, tile by tile, solved, and their gradients brought
+// back.
 #pragma once
 #include "loss_rows.hpp"
 #include "loss_tiles.hpp"
@@ -18,7 +19,8 @@ struct LossTasks {
         Targets<T> targets[most_classes_together];
         for (int64_t j = 0; j < tile.count; ++j) targets[j] = tile.targets(j);
         T* grad = !p.grad ? nullptr : tile.direct ? p.grad + tile.first * p.class_stride : tile.x;
-        LossSink<T> sink{p, tile.first, batch.n, tile.spacing, targets, tile.x, grad, losses, threads, result};
+        LossSink<T> sink{p,      tile.first, batch.n, tile.spacing, targets,
+                         tile.x, grad,       losses,  threads,      result};
         Rows<T> rows{tile.x, tile.spacing, batch.n, tile.first, p.classes, {p.k_used, 0}, p.tau, threads};
         solve_rows(rows, tile.count, sink);
         if (p.grad) tile.store(p.grad, threads);
@@ -30,7 +32,8 @@ void sum_targets(const Loss<T>& p, double* counts) {
     for (int64_t s = 0; s < p.samples; ++s)
         for (int64_t c = 0; c < p.classes; ++c)
             for (int64_t i = 0; i < p.positions; ++i)
-                counts[c] += static_cast<double>(p.dense[s * p.sample_stride + c * p.class_stride + i * p.position_stride]);
+                counts[c] += static_cast<double>(
+                    p.dense[s * p.sample_stride + c * p.class_stride + i * p.position_stride]);
 }
 
 template <class T>
@@ -59,4 +62,4 @@ Result loss(const Loss<T>& p) {
     return result;
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -53,7 +53,8 @@ LossSums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Sp
         square += L::widen(squares);
         error += L::widen(off);
     }
-    double active = static_cast<double>(L::total_int(above - ones)), full = static_cast<double>(L::total_int(ones));
+    double active = static_cast<double>(L::total_int(above - ones)),
+           full = static_cast<double>(L::total_int(ones));
     LossSums out{{L::total(total), active, full}, L::total(square), L::total(error)};
     for (; i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse, p = t > 1 ? T(1) : t < 0 ? T(0) : t;
@@ -68,8 +69,8 @@ LossSums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Sp
 
 // grad = scale * (p - y - mean) on the active entries. May overwrite x.
 template <class T>
-void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, T mean, T scale,
-               T* grad) {
+void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse, T mean,
+               T scale, T* grad) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
@@ -94,8 +95,8 @@ LossSums loss_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inv
 }
 
 template <class T>
-void loss_grad_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, T mean, T scale, T* grad,
-                   int threads) {
+void loss_grad_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, T mean, T scale,
+                   T* grad, int threads) {
     in_blocks(n, threads,
               [&](int64_t from, int64_t to) { loss_grad(x, y, from, to, mu, inverse, mean, scale, grad); });
 }
@@ -108,7 +109,7 @@ struct LossSink {
     int64_t first, n, spacing;    // classes from `first` on, of n samples that are kept
     const Targets<T>* targets;
     const T* rows;
-    T* grad;    // rows like x's, and perhaps the same memory; or null
+    T* grad;           // rows like x's, and perhaps the same memory; or null
     double* losses;    // per class
     int threads;
     Result& result;
@@ -138,7 +139,8 @@ struct LossSink {
         if (!grad) return;
         T mean = static_cast<T>(s.sums.active > 0 ? s.error / s.sums.active : 0);
         T inverse = static_cast<T>(1 / p.tau[first + row]), scale = static_cast<T>(factor(row));
-        loss_grad_row(rows + row * spacing, targets[row], n, last[row], inverse, mean, scale, grad + row * spacing, threads);
+        loss_grad_row(rows + row * spacing, targets[row], n, last[row], inverse, mean, scale,
+                      grad + row * spacing, threads);
     }
 
     // Infinities, NaN, k at its ends, exact ties: in double precision, entry by entry.
@@ -160,9 +162,11 @@ struct LossSink {
         for (int64_t i = 0; grad && i < n; ++i) {
             double e = static_cast<double>(y[i]) - static_cast<double>(targets[row].at(i));
             bool on = y[i] > 0 && y[i] < 1;
-            grad[row * spacing + i] = static_cast<T>(broken ? nan : on ? (e - error / active) * factor(row) : 0);
+            grad[row * spacing + i] = static_cast<T>(broken ? nan
+                                                     : on   ? (e - error / active) * factor(row)
+                                                            : 0);
         }
     }
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -1,4 +1,5 @@
-// The batch of a loss: its labels as the lanes compare them, and tiles of classes brought into contiguous rows.
+// The batch of a loss: its labels as the lanes compare them, and tiles of classes brought into contiguous
+// rows.
 #pragma once
 #include "arrangement.hpp"
 #include "loss_rows.hpp"
@@ -9,9 +10,9 @@ namespace hs::HS_VARIANT {
 template <class T>
 struct LossBatch {
     const Loss<T>& p;
-    int64_t all, n;               // samples times positions; those that are kept
-    Scratch<IntOf<T>> labels;     // of those that are kept
-    Scratch<int64_t> places;      // and where they are
+    int64_t all, n;              // samples times positions; those that are kept
+    Scratch<IntOf<T>> labels;    // of those that are kept
+    Scratch<int64_t> places;     // and where they are
 
     explicit LossBatch(const Loss<T>& problem) : p(problem), all(p.samples * p.positions), n(all) {}
 
@@ -43,14 +44,14 @@ struct LossBatch {
                     p.grad[s * p.sample_stride + c * p.class_stride + i * p.position_stride] = 0;
     }
 
-    // How many classes are brought into rows at a time. A tile stays in the cache, and a wide one reads more of every row
-    // of memory; of long columns only one or a few are brought together.
+    // How many classes are brought into rows at a time. A tile stays in the cache, and a wide one reads more
+    // of every row of memory; of long columns only one or a few are brought together.
     Tiles tiles() const {
         int64_t bytes = n * static_cast<int64_t>(sizeof(T)), fit = transposed_bytes / bytes;
         int64_t across = most_classes_together * bytes <= transposed_bytes / 2 ? most_classes_together
-                         : fit < 1                                            ? 1
-                         : fit > transposed_tile                              ? transposed_tile
-                                                                              : fit;
+                         : fit < 1                                             ? 1
+                         : fit > transposed_tile                               ? transposed_tile
+                                                                               : fit;
         return {p.classes, for_each_thread<T>(across, p.classes, n * p.classes, p.threads)};
     }
 };
@@ -90,7 +91,8 @@ struct LossTile {
     // Between an array like the logits and contiguous rows of the entries that are kept.
     template <bool out>
     void move(T* array, T* to, int threads) const {
-        in_blocks(batch.n, threads, [&](int64_t begin, int64_t end) { move_part<out>(array, to, begin, end); });
+        in_blocks(batch.n, threads,
+                  [&](int64_t begin, int64_t end) { move_part<out>(array, to, begin, end); });
     }
 
     template <bool out>
@@ -99,18 +101,19 @@ struct LossTile {
         const int64_t* kept = batch.kept();
         if (!kept && p.positions == 1 && p.class_stride == 1) {
             T* there = array + first + begin * p.sample_stride;
-            if constexpr (out) return transpose<T>(to + begin, spacing, there, p.sample_stride, count, end - begin);
+            if constexpr (out)
+                return transpose<T>(to + begin, spacing, there, p.sample_stride, count, end - begin);
             else return transpose<T>(there, p.sample_stride, to + begin, spacing, end - begin, count);
         }
         for (int64_t j = 0; j < count; ++j)
             for (int64_t i = begin; i < end; ++i) {
                 int64_t place = kept ? kept[i] : i;
-                T& there = array[place / p.positions * p.sample_stride + place % p.positions * p.position_stride +
-                                 (first + j) * p.class_stride];
+                T& there = array[place / p.positions * p.sample_stride +
+                                 place % p.positions * p.position_stride + (first + j) * p.class_stride];
                 if constexpr (out) there = to[j * spacing + i];
                 else to[j * spacing + i] = there;
             }
     }
 };
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

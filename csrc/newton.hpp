@@ -1,4 +1,4 @@
-// The search for one slice's threshold: a safeguarded Newton step on f(mu) = sum clip((x - mu)/tau, 0, 1) - k.
+// The search for one slice's threshold: safeguarded Newton steps on f(mu) = sum clip((x - mu)/tau, 0, 1) - k.
 #pragma once
 #include "lanes.hpp"
 
@@ -59,12 +59,13 @@ HS_INLINE double noise(const Sums& sums) {
     return (sizeof(T) == 8 ? 1e-13 : 1e-6) * sums.active;
 }
 
-// Whether the step from here will very likely be the last, so that the next pass may write: either it crosses no
-// entry, or the error, which Newton steps square, will vanish. `last` is the residual before this one.
+// Whether the step from here will very likely be the last, so that the next pass may write: either it crosses
+// no entry, or the error, which Newton steps square, will vanish. `last` is the residual before this one.
 template <class T>
 HS_INLINE bool close(const Sums& sums, double k, double last) {
     double r = std::fabs(sums.total() - k), before = last * last, after = r * r * r;
-    bool vanishing = (r <= 2e-3 * sums.active) & (after <= (sizeof(T) == 8 ? 4e-16 : 6e-8) * before * sums.active);
+    bool vanishing =
+        (r <= 2e-3 * sums.active) & (after <= (sizeof(T) == 8 ? 4e-16 : 6e-8) * before * sums.active);
     return (r <= 0.1) | (r <= (sizeof(T) == 8 ? 1e-8 : 2e-4) * sums.active) | vanishing;
 }
 
@@ -119,33 +120,33 @@ HS_INLINE void advance(Search& s, const Sums& sums, double k, double n, double t
     s = next;
 }
 
-// Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number, and that
-// number is none or all of them.
+// Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number,
+// and that number is none or all of them.
 HS_INLINE bool is_flat(const Sums& s, double k) {
     return s.active == 0 || (k == std::floor(k) && (s.active_sum < 0.5 || s.active - s.active_sum < 0.5));
 }
 
-// Where no entry is active every mu between two entries solves the problem; the house takes the middle, or the finite
-// end. Halved before they are added, lest the sum overflow.
+// Where no entry is active every mu between two entries solves the problem; the house takes the middle, or
+// the finite end. Halved before they are added, lest the sum overflow.
 inline double middle(double zero, double one, double tau) {
     bool low = std::isfinite(zero), high = std::isfinite(one);
     if (low && high) return zero / 2 + (one - tau) / 2;
     return low ? zero : high ? one - tau : 0;
 }
 
-// How many standard deviations above the mean a normal variable is with chance k/n, to 2 % between 10^-4 and 1 - 10^-4:
-// Tukey's lambda distribution, its power an eighth so that square roots will do.
+// How many standard deviations above the mean a normal variable is with chance k/n, to 2 % between 10^-4 and
+// 1 - 10^-4: Tukey's lambda distribution, its power an eighth so that square roots will do.
 HS_INLINE double quantile(double k, double n) {
     double above = k < 0 ? 0 : k < n ? k / n : 1;
     return 5.39 * (std::sqrt(std::sqrt(std::sqrt(1 - above))) - std::sqrt(std::sqrt(std::sqrt(above))));
 }
 
-// The threshold of a slice with this mean and variance if it were normal, z its quantile: clip((x - mu)/tau) is the
-// chance that x - tau * U exceeds mu, U uniform.
+// The threshold of a slice with this mean and variance if it were normal, z its quantile: clip((x - mu)/tau)
+// is the chance that x - tau * U exceeds mu, U uniform.
 HS_INLINE double guess(double mean, double variance, double z, double tau) {
     return mean - tau / 2 + std::sqrt(variance + tau * tau / 12) * z;
 }
 
 constexpr int most_passes = 14;
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -1,6 +1,7 @@
-// The HyperSimplex loss as an objective of boosted trees: one pass each over whole columns of scores. The search for the
-// thresholds lives with the caller, who may add up the sums of many machines between two passes.
-// A row of weight w counts as w rows. Arithmetic is double throughout; gradients leave as float, as boosters keep them.
+// The HyperSimplex loss as an objective of boosted trees: one pass each over whole columns of scores. The
+// search for the thresholds lives with the caller, who may add up the sums of many machines between two
+// passes. A row of weight w counts as w rows. Arithmetic is double throughout; gradients leave as float, as
+// boosters keep them.
 #pragma once
 #include "solve.hpp"
 
@@ -74,7 +75,8 @@ Numbers<numbers> add_rows(const Objective<T>& p, int64_t c, int64_t from, int64_
         }
         a.add(scores, labels, weights);
     }
-    return {{Wide::total(a.sum), Wide::total(a.active), Wide::total(a.ones), Wide::total(a.positive), Wide::total(a.square)}};
+    return {{Wide::total(a.sum), Wide::total(a.active), Wide::total(a.ones), Wide::total(a.positive),
+             Wide::total(a.square)}};
 }
 
 template <class T, bool labelled, bool single>
@@ -89,7 +91,7 @@ template <class T>
 Result objective_sums(const Objective<T>& p) {
     for (int64_t c = 0; c < p.classes; ++c) {
         if (p.skip && p.skip[c]) continue;
-        Numbers<numbers> sums = !p.labels          ? add_all<T, false, true>(p, c)
+        Numbers<numbers> sums = !p.labels        ? add_all<T, false, true>(p, c)
                                 : p.classes == 1 ? add_all<T, true, true>(p, c)
                                                  : add_all<T, true, false>(p, c);
         for (int j = 0; j < numbers; ++j) p.sums[c * numbers + j] = sums.value[j];
@@ -103,13 +105,15 @@ void write_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
     const T* x = p.x + c * p.stride;
     float *grad = p.grad + c * p.out_stride, *hess = p.hess + c * p.out_stride;
     double inverse = 1 / p.tau[c], on = p.on[c], off = p.off[c];
-    Vec mu = Wide::splat(p.mu[c]), factor = Wide::splat(inverse), mean = Wide::splat(p.mean[c]), label = Wide::splat(static_cast<double>(c));
+    Vec mu = Wide::splat(p.mu[c]), factor = Wide::splat(inverse), mean = Wide::splat(p.mean[c]),
+        label = Wide::splat(static_cast<double>(c));
     Vec zero = Wide::splat(0), one = Wide::splat(1), inside = Wide::splat(on), outside = Wide::splat(off);
     int64_t i = from;
     for (; i + together <= to; i += together) {
         Vec t = (load_wide(x + i) - mu) * factor;
         auto active = (t > zero) & (t < one);
-        Vec g = Wide::keep((t - targets<single>(p.labels + i, label) - mean) * factor, active), h = Wide::pick(active, inside, outside);
+        Vec g = Wide::keep((t - targets<single>(p.labels + i, label) - mean) * factor, active),
+            h = Wide::pick(active, inside, outside);
         if constexpr (weighted) {
             Vec w = load_wide(p.weights + i);
             g = g * w;
@@ -122,8 +126,11 @@ void write_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
         for (int l = 0; l < together; ++l) hess[i + l] = static_cast<float>(hs[l]);
     }
     for (; i < to; ++i) {
-        double t = (static_cast<double>(x[i]) - p.mu[c]) * inverse, w = weighted ? static_cast<double>(p.weights[i]) : 1.0;
-        double y = single ? static_cast<double>(p.labels[i]) : p.labels[i] == static_cast<float>(c) ? 1.0 : 0.0;
+        double t = (static_cast<double>(x[i]) - p.mu[c]) * inverse,
+               w = weighted ? static_cast<double>(p.weights[i]) : 1.0;
+        double y = single                                 ? static_cast<double>(p.labels[i])
+                   : p.labels[i] == static_cast<float>(c) ? 1.0
+                                                          : 0.0;
         bool active = t > 0 && t < 1;
         grad[i] = static_cast<float>(active ? (t - y - p.mean[c]) * inverse * w : 0.0);
         hess[i] = static_cast<float>((active ? on : off) * w);
@@ -135,8 +142,12 @@ Result objective_write(const Objective<T>& p) {
     bool single = p.classes == 1;
     for (int64_t c = 0; c < p.classes; ++c)
         in_blocks(p.n, p.threads, [&](int64_t from, int64_t to) {
-            if (single) p.weights ? write_rows<T, true, true>(p, c, from, to) : write_rows<T, false, true>(p, c, from, to);
-            else p.weights ? write_rows<T, true, false>(p, c, from, to) : write_rows<T, false, false>(p, c, from, to);
+            if (single)
+                p.weights ? write_rows<T, true, true>(p, c, from, to)
+                          : write_rows<T, false, true>(p, c, from, to);
+            else
+                p.weights ? write_rows<T, true, false>(p, c, from, to)
+                          : write_rows<T, false, false>(p, c, from, to);
         });
     return {};
 }
@@ -170,7 +181,8 @@ template <class T>
 Result objective_check(const Objective<T>& p, int64_t from, int64_t to) {
     double top = p.classes == 1 ? 1 : static_cast<double>(p.classes - 1);
     for (int64_t i = from; i < to; ++i) {
-        double label = static_cast<double>(p.labels[i]), w = p.weights ? static_cast<double>(p.weights[i]) : 1.0;
+        double label = static_cast<double>(p.labels[i]),
+               w = p.weights ? static_cast<double>(p.weights[i]) : 1.0;
         bool whole = p.classes == 1 || label == std::floor(label);
         if (!(label >= 0 && label <= top && whole)) return {Status::bad_label, i, 0};
         if (!(w >= 0 && std::isfinite(w))) return {Status::bad_weight, i, 0};
@@ -195,7 +207,8 @@ Numbers<3> count_rows(const Objective<T>& p, int64_t from, int64_t to) {
         good += Wide::keep(one, fine);
         positive += w * y;
     }
-    Numbers<3> out{{Wide::total(positive), weighted ? Wide::total(all) : static_cast<double>(i - from), Wide::total(good)}};
+    Numbers<3> out{{Wide::total(positive), weighted ? Wide::total(all) : static_cast<double>(i - from),
+                    Wide::total(good)}};
     for (; i < to; ++i) {
         double w = weighted ? static_cast<double>(p.weights[i]) : 1.0;
         out.value[0] += w * static_cast<double>(p.labels[i]);
@@ -205,7 +218,8 @@ Numbers<3> count_rows(const Objective<T>& p, int64_t from, int64_t to) {
     return out;
 }
 
-// The weight of every class, and of all rows behind them. Fails with the first row whose label or weight will not do.
+// The weight of every class, and of all rows behind them. Fails with the first row whose label or weight will
+// not do.
 template <class T>
 Result objective_count(const Objective<T>& p) {
     for (int64_t c = 0; c <= p.classes; ++c) p.sums[c] = 0;
@@ -229,11 +243,15 @@ Result objective_count(const Objective<T>& p) {
 template <class T>
 Result objective(const Objective<T>& p) {
     switch (p.step) {
-        case ObjectiveStep::count: return objective_count(p);
-        case ObjectiveStep::sums: return objective_sums(p);
-        case ObjectiveStep::gap: return objective_gap(p);
-        default: return objective_write(p);
+        case ObjectiveStep::count:
+            return objective_count(p);
+        case ObjectiveStep::sums:
+            return objective_sums(p);
+        case ObjectiveStep::gap:
+            return objective_gap(p);
+        default:
+            return objective_write(p);
     }
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

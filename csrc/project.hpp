@@ -41,8 +41,8 @@ struct ProjectSink {
         finish(p, first + row, 1, x, y ? y + row * spacing : nullptr, k, tau, answer, result);
     }
 
-    static void finish(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y, double k, double tau,
-                       const Answer& answer, Result& result) {
+    static void finish(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y, double k,
+                       double tau, const Answer& answer, Result& result) {
         if (failed(answer, slice, result)) return;
         if (y) write_answer(x, y, stride, p.layout.n, k, tau, answer);
         double nan = std::numeric_limits<double>::quiet_NaN();
@@ -52,8 +52,8 @@ struct ProjectSink {
 
 // Contiguous rows, `spacing` apart, that are the slices from `first` on.
 template <class T>
-void project_rows(const Project<T>& p, int64_t first, int64_t count, const T* x, T* y, int64_t spacing, int threads,
-                  Result& result) {
+void project_rows(const Project<T>& p, int64_t first, int64_t count, const T* x, T* y, int64_t spacing,
+                  int threads, Result& result) {
     ProjectSink<T> sink{p, first, spacing, y, threads, result};
     Rows<T> rows{x, spacing, p.layout.n, first, p.layout.slices(), p.k, p.tau, threads};
     solve_rows(rows, count, sink);
@@ -63,7 +63,8 @@ void project_rows(const Project<T>& p, int64_t first, int64_t count, const T* x,
 template <class T>
 void select_slice(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y, Result& result) {
     double k = p.k[slice], tau = p.tau[slice];
-    ProjectSink<T>::finish(p, slice, stride, x, y, k, tau, by_selection(x, stride, p.layout.n, k, tau), result);
+    ProjectSink<T>::finish(p, slice, stride, x, y, k, tau, by_selection(x, stride, p.layout.n, k, tau),
+                           result);
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

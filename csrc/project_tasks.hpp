@@ -10,7 +10,8 @@ namespace hs::HS_VARIANT {
 template <class T>
 class ProjectTasks {
   public:
-    explicit ProjectTasks(const Project<T>& problem) : p(problem), how(arrangement<T>(p.layout)), tiles(width()) {
+    explicit ProjectTasks(const Project<T>& problem)
+        : p(problem), how(arrangement<T>(p.layout)), tiles(width()) {
         number = contiguous() ? tiles.number : p.layout.outer * tiles.number;
     }
 
@@ -18,7 +19,8 @@ class ProjectTasks {
         const Layout& l = p.layout;
         int64_t tile = task % tiles.number, first = tiles.first(tile), count = tiles.width(tile);
         int64_t outer = task / tiles.number, slice = outer * l.inner + first;
-        int64_t spacing = contiguous() ? l.outer_stride : l.inner_stride, at = outer * l.outer_stride + first * spacing;
+        int64_t spacing = contiguous() ? l.outer_stride : l.inner_stride,
+                at = outer * l.outer_stride + first * spacing;
         const T* x = p.x + at;
         T* y = p.y ? p.y + at : nullptr;
         if (how == Arrangement::rows) project_rows(p, slice, count, x, y, spacing, threads, result);
@@ -38,7 +40,7 @@ class ProjectTasks {
             int64_t fit = task_entries / l.n;
             return {l.outer, l.n > short_row || fit < 1 ? 1 : fit < task_rows ? fit : task_rows};
         }
-        if (how == Arrangement::columns) return {l.inner, most_slices};
+        if (how == Arrangement::columns) return {l.inner, most_slices, true};
         if (how != Arrangement::transposed) return {l.inner, 1};
         return {l.inner, for_each_thread<T>(transposed_tile, l.slices(), l.slices() * l.n, p.threads)};
     }
@@ -65,7 +67,8 @@ class ProjectTasks {
         for (int j = 0; j < count; ++j) {
             Sums sums = search.sums(j);
             bool flat = is_flat(sums, search.k[j]) && (sums.active > 0 || p.mu);
-            if (search.stuck[j] || flat) select_slice(p, slice + j, p.layout.stride, x + j, y ? y + j : nullptr, result);
+            if (search.stuck[j] || flat)
+                select_slice(p, slice + j, p.layout.stride, x + j, y ? y + j : nullptr, result);
             else if (p.mu) p.mu[slice + j] = search.mu[j] + search.low[j];
         }
     }
@@ -110,4 +113,4 @@ Result project(const Project<T>& p) {
     return run_tasks(tasks, tasks.number, l.slices() * l.n, p.threads);
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

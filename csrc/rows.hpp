@@ -97,7 +97,8 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
         }
         total += L::widen(sum);
     }
-    return {L::total(total), static_cast<double>(L::total_int(above - ones)), static_cast<double>(L::total_int(ones))};
+    return {L::total(total), static_cast<double>(L::total_int(above - ones)),
+            static_cast<double>(L::total_int(ones))};
 }
 
 // The projection alone, once mu is known to be right.
@@ -157,12 +158,13 @@ Gap gap_row(const T* x, int64_t n, Split<T> mu, T inverse) {
     return {static_cast<double>(zero), static_cast<double>(one)};
 }
 
-// Of the finite entries; `square` is the mean square about `origin`, infinite where it overflowed. `certain` entries are
-// +inf.
+// Of the finite entries; `square` is the mean square about `origin`, infinite where it overflowed. `certain`
+// entries are +inf.
 struct Moments {
     double count, certain, mean, square, origin;
 
-    HS_INLINE Moments(double m, double up, double one, double two, double about) : count(m), certain(up), origin(about) {
+    HS_INLINE Moments(double m, double up, double one, double two, double about)
+        : count(m), certain(up), origin(about) {
         double each = m > 0 ? 1 / m : 0;
         mean = one * each;
         square = two * each;
@@ -196,7 +198,8 @@ HS_INLINE Moments moments_of_all(const T* x, int64_t n) {
         bb += u * u;
         i = n;
     }
-    double one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb)), origin = static_cast<double>(x[0]);
+    double one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb)),
+           origin = static_cast<double>(x[0]);
     for (; i < n; ++i) {
         double u = static_cast<double>(x[i]) - origin;
         one += u;
@@ -216,7 +219,8 @@ Moments moments_of_finite(const T* x, int64_t n) {
     T origin = std::isfinite(x[i]) ? x[i] : T(0);
     double certain = 0;
     for (int64_t j = 0; j < i; ++j) certain += x[j] > 0;
-    Vec shift = L::splat(origin), big = L::splat(std::numeric_limits<T>::max()), zero = L::splat(0), one = {}, two = {};
+    Vec shift = L::splat(origin), big = L::splat(std::numeric_limits<T>::max()), zero = L::splat(0), one = {},
+        two = {};
     typename L::Int count = {}, ups = {};
     for (; i + W <= n; i += W) {
         Vec v = L::load(x + i);
@@ -227,7 +231,8 @@ Moments moments_of_finite(const T* x, int64_t n) {
         count -= finite;
         ups -= v > big;
     }
-    double m = static_cast<double>(L::total_int(count)), sum = L::total(L::widen(one)), square = L::total(L::widen(two));
+    double m = static_cast<double>(L::total_int(count)), sum = L::total(L::widen(one)),
+           square = L::total(L::widen(two));
     certain += static_cast<double>(L::total_int(ups));
     for (; i < n; ++i) {
         certain += x[i] > std::numeric_limits<T>::max();
@@ -266,6 +271,8 @@ HS_INLINE Moments moments_row(const T* x, int64_t n) {
 
 HS_INLINE double quantile(const Moments& m, double k) { return quantile(k - m.certain, m.count); }
 
-HS_INLINE double guess(const Moments& m, double k, double tau) { return guess(m.center(), m.variance(), quantile(m, k), tau); }
+HS_INLINE double guess(const Moments& m, double k, double tau) {
+    return guess(m.center(), m.variance(), quantile(m, k), tau);
+}
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

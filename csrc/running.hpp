@@ -1,4 +1,5 @@
-// The running averages of a loss module: for a few classes, calls of a framework would cost more than the loss itself.
+// The running averages of a loss module: for a few classes, calls of a framework would cost more than the
+// loss itself.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -9,8 +10,10 @@ template <class T>
 struct Running {
     T *threshold, *seen, *share, *batches;    // per class; `batches` is one number
 
-    // momentum 0: the plain average. A class without a positive or without a negative has no threshold in this batch.
-    void add(const double* mu, const double* k, int64_t classes, int64_t samples, double momentum, bool with_share) {
+    // momentum 0: the plain average. A class without a positive or without a negative has no threshold in
+    // this batch.
+    void add(const double* mu, const double* k, int64_t classes, int64_t samples, double momentum,
+             bool with_share) {
         double n = static_cast<double>(samples);
         for (int64_t c = 0; c < classes; ++c) {
             if (!(k[c] > 0 && k[c] < n && std::isfinite(mu[c]))) continue;
@@ -25,8 +28,9 @@ struct Running {
     static void move(T& average, double value, T count, double momentum) {
         double rate = 1 / static_cast<double>(count);
         if (rate < momentum) rate = momentum;
-        average = static_cast<T>(static_cast<double>(average) + rate * (value - static_cast<double>(average)));
+        average =
+            static_cast<T>(static_cast<double>(average) + rate * (value - static_cast<double>(average)));
     }
 };
 
-}  // namespace hs
+}    // namespace hs

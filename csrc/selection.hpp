@@ -1,5 +1,6 @@
-// One slice by exact selection: for what the Newton search leaves over (infinities, NaN, k at its ends, gaps of just
-// tau, staircases whose steps are much wider than tau). Expected O(n): every round halves what is undecided.
+// One slice by exact selection: for what the Newton search leaves over (infinities, NaN, k at its ends, gaps
+// of just tau, staircases whose steps are much wider than tau). Expected O(n): every round halves what is
+// undecided.
 #pragma once
 #include <cstdlib>
 
@@ -38,8 +39,9 @@ inline double largest(double* x, int64_t n, int64_t j) {
     }
 }
 
-// Entries z = (x - edge)/tau between -1 and 1, and nu between -1 and 0 with sum clip(z - nu, 0, 1) = k. Every entry has
-// one breakpoint there: below 0 it is z, where the entry leaves 0, above 0 it is z - 1, where it arrives at 1.
+// Entries z = (x - edge)/tau between -1 and 1, and nu between -1 and 0 with sum clip(z - nu, 0, 1) = k. Every
+// entry has one breakpoint there: below 0 it is z, where the entry leaves 0, above 0 it is z - 1, where it
+// arrives at 1.
 struct Undecided {
     double *z, k;
     int64_t n;
@@ -82,11 +84,12 @@ struct Undecided {
     }
 };
 
-// Of the finite entries `rest` are to be shared out, 0 < rest <= their number. The edge is the ceil(rest)-th largest.
-// Unless the slice is flat it has 0 < y < 1, so the threshold is less than tau below it: measured from there, in units of
-// tau, nothing is rounded away.
+// Of the finite entries `rest` are to be shared out, 0 < rest <= their number. The edge is the ceil(rest)-th
+// largest. Unless the slice is flat it has 0 < y < 1, so the threshold is less than tau below it: measured
+// from there, in units of tau, nothing is rounded away.
 template <class T>
-Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t finite, double rest, double tau) {
+Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t finite, double rest,
+              double tau) {
     double edge = largest(buffer, finite, static_cast<int64_t>(std::ceil(rest)));
     double below = -std::numeric_limits<double>::infinity(), at_least = 0;
     Undecided u{buffer, rest, 0, 0, 0, 0};
@@ -142,4 +145,4 @@ void write_answer(const T* x, T* y, int64_t stride, int64_t n, double k, double 
     }
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

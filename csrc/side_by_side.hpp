@@ -1,5 +1,5 @@
-// Short rows side by side, a row a lane: a pass over them needs no sum across lanes, which for a short row would cost
-// more than the row itself.
+// Short rows side by side, a row a lane: a pass over them needs no sum across lanes, which for a short row
+// would cost more than the row itself.
 #pragma once
 #include "batch.hpp"
 #include "transpose.hpp"
@@ -65,7 +65,8 @@ class SideBySide {
     }
 
     void guess_all(double n) {
-        double mean[most_side_by_side], variance[most_side_by_side], z[most_side_by_side], all = quantile(rows.k.scalar, n);
+        double mean[most_side_by_side], variance[most_side_by_side], z[most_side_by_side],
+            all = quantile(rows.k.scalar, n);
         for (int j = 0; j < lanes; ++j) z[j] = rows.k.values ? quantile(step.k[j], n) : all;
         for (int at = 0; at < lanes; at += W) {
             Vec origin = L::load(entries + at), one = {}, two = {};
@@ -134,7 +135,7 @@ class SideBySide {
 
     HS_INLINE void finish(int j) {
         if (edge[j] || step.stuck[j] || !step.settled[j]) return solve_row(rows, base + j, sink);
-        finish_row(rows, base + j, step.search(j), step.sums(j), false, sink);
+        finish_row(rows, base + j, step.mu[j], step.low[j], step.sums(j), inverse[j], false, sink);
     }
 
     const Rows<T>& rows;
@@ -155,14 +156,16 @@ void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     }
     if (int64_t side = rows_side_by_side<T>(rows.n); side > 0 && rows.all >= Lanes<T>::width / 2) {
         SideBySide<T, Sink> search(rows, sink);
-        for (int64_t r = 0; r < count; r += side) search.run(r, static_cast<int>(count - r < side ? count - r : side));
+        for (int64_t r = 0; r < count; r += side)
+            search.run(r, static_cast<int>(count - r < side ? count - r : side));
         return;
     }
-    // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of a step.
+    // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of
+    // a step.
     int64_t fit = (16 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
     fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
     for (int64_t r = 0; r < count; r += fit)
         RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -18,7 +18,7 @@ template <class T>
 struct Rows {
     const T* x;
     int64_t spacing, n, first;    // row r is slice first + r
-    int64_t all;                  // rows of the whole problem: how they are searched must not depend on the threads
+    int64_t all;    // rows of the whole problem: how they are searched must not depend on the threads
     PerSlice k, tau;
     int threads;    // that share a long row
     const T* row(int64_t r) const { return x + r * spacing; }
@@ -45,29 +45,36 @@ HS_INLINE Sums sum_row(const T* x, int64_t n, Split<T> at, T inverse, int thread
     });
 }
 
-// The last of a row whose search has settled. A flat row has its threshold in the middle of the gap. Found at the gap's
-// edge, it goes there: what a rounding made active must not stay so.
+// A flat row has its threshold in the middle of the gap. Found at the gap's edge, it goes there: what a
+// rounding made active must not stay so.
 template <class T, class Sink>
-void finish_row(const Rows<T>& rows, int64_t r, const Search& s, const Sums& sums, bool written, Sink& sink) {
-    double k = rows.k_of(r), tau = rows.tau_of(r), mu = s.mu + s.low;
+HS_APART void finish_flat(const Rows<T>& rows, int64_t r, Split<T> at, const Sums& sums, T inverse,
+                          bool written, Sink& sink) {
     const T* x = rows.row(r);
-    T inverse = static_cast<T>(1 / tau);
-    Split<T> at = split<T>(s.mu, s.low);
-    bool flat = is_flat(sums, k), moved = flat && sums.active > 0;
-    if (moved || (flat && sink.thresholds())) {
-        Gap gap = sum_blocks<Gap>(rows.n, rows.threads, [&](int64_t from, int64_t to) {
-            return gap_row(x + from, to - from, at, inverse);
-        });
-        mu = middle(gap.zero, gap.one, tau);
-    }
-    if (moved) {
+    Gap gap = sum_blocks<Gap>(rows.n, rows.threads, [&](int64_t from, int64_t to) {
+        return gap_row(x + from, to - from, at, inverse);
+    });
+    double mu = middle(gap.zero, gap.one, rows.tau_of(r));
+    if (sums.active > 0) {
         at = split<T>(mu, 0);
-        Sums again = sink.wanted() ? sink.pass(r, x, at, inverse) : sum_row(x, rows.n, at, inverse, rows.threads);
-        if (again.active > 0 || again.ones != k) return select_row(rows, r, sink);
+        Sums again =
+            sink.wanted() ? sink.pass(r, x, at, inverse) : sum_row(x, rows.n, at, inverse, rows.threads);
+        if (again.active > 0 || again.ones != rows.k_of(r)) return select_row(rows, r, sink);
     } else if (sink.wanted() && !written) {
         sink.write(r, x, at, inverse);
     }
     if (sink.thresholds()) sink.done(r, mu);
+}
+
+// The last of a row whose search has settled.
+template <class T, class Sink>
+HS_INLINE void finish_row(const Rows<T>& rows, int64_t r, double mu, double low, const Sums& sums, T inverse,
+                          bool written, Sink& sink) {
+    Split<T> at = split<T>(mu, low);
+    if (is_flat(sums, rows.k_of(r)) && (sums.active > 0 || sink.thresholds()))
+        return finish_flat(rows, r, at, sums, inverse, written, sink);
+    if (sink.wanted() && !written) sink.write(r, rows.row(r), at, inverse);
+    if (sink.thresholds()) sink.done(r, mu + low);
 }
 
 // A sample of runs of neighboring entries, in the cache.
@@ -98,7 +105,8 @@ Search start_of(const T* x, int64_t n, double k, double tau) {
         if (s.last <= 0.5 || s.last <= 0.01 * sums.active) break;
     }
     // Where the sample looks normal, the moments of the whole row tell more than the sample's own threshold.
-    bool like_normal = some.count == static_cast<double>(m) && std::fabs(s.mu - normal) < 0.1 * (spread + tau / 4);
+    bool like_normal =
+        some.count == static_cast<double>(m) && std::fabs(s.mu - normal) < 0.1 * (spread + tau / 4);
     if (n < parallel_row && like_normal) s.mu = guess(moments_row(x, n), k, tau);
     return start_at(s.mu, tau + spread / 16);
 }
@@ -120,7 +128,7 @@ void solve_row(const Rows<T>& rows, int64_t r, Sink& sink) {
         advance<T>(s, sums, k, n, tau);
     }
     if (s.stuck || !s.settled) return select_row(rows, r, sink);
-    finish_row(rows, r, s, sums, written, sink);
+    finish_row(rows, r, s.mu, s.low, sums, inverse, written, sink);
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

@@ -36,8 +36,8 @@ bool soon(Done done, int spins) {
 
 constexpr int spins_for_work = 1500, spins_for_others = 3000;
 
-// One job at a time: a caller who finds the pool busy works alone. The pool is never destroyed, because its workers may
-// outlive everything else.
+// One job at a time: a caller who finds the pool busy works alone. The pool is never destroyed, because its
+// workers may outlive everything else.
 class Pool {
   public:
     using Work = void (*)(void*, int64_t);
@@ -62,8 +62,8 @@ class Pool {
     }
 
   private:
-    // The state in one number, so that entering an open job is one step: workers inside, whether more may enter, and
-    // the serial number of the job.
+    // The state in one number, so that entering an open job is one step: workers inside, whether more may
+    // enter, and the serial number of the job.
     static constexpr uint64_t inside = 0xffff, open = 0x10000, one_job = 0x20000;
 
     void take_blocks() {
@@ -71,11 +71,14 @@ class Pool {
     }
 
     void wake(int wanted) {
-        { std::lock_guard<std::mutex> lock(sleep_); }
+        {
+            std::lock_guard<std::mutex> lock(sleep_);
+        }
         for (int i = 0; i < wanted; ++i) wake_.notify_one();
     }
 
-    // Those inside hold a block each. One that is not scheduled would be held up by our spinning too: we sleep.
+    // Those inside hold a block each. One that is not scheduled would be held up by our spinning too: we
+    // sleep.
     void wait_for_others() {
         auto gone = [&] { return (state_.load(std::memory_order_acquire) & inside) == 0; };
         if (soon(gone, spins_for_others)) return;
@@ -116,7 +119,9 @@ class Pool {
             take_blocks();
             // The last one out of a closed job tells the caller, who may be asleep.
             if ((state_.fetch_sub(1, std::memory_order_acq_rel) & (inside | open)) == 1) {
-                { std::lock_guard<std::mutex> lock(sleep_); }
+                {
+                    std::lock_guard<std::mutex> lock(sleep_);
+                }
                 done_.notify_one();
             }
         }
@@ -156,11 +161,13 @@ Pool* pool() {
     return found;
 }
 
-}  // namespace
+}    // namespace
 
 void each_block(int threads, int64_t blocks, void (*work)(void*, int64_t), void* context) {
     Pool* threads_of_ours = threads > 1 && blocks > 1 ? pool() : nullptr;
-    if (threads_of_ours) return threads_of_ours->run(threads < blocks ? threads : static_cast<int>(blocks), blocks, work, context);
+    if (threads_of_ours)
+        return threads_of_ours->run(threads < blocks ? threads : static_cast<int>(blocks), blocks, work,
+                                    context);
     for (int64_t b = 0; b < blocks; ++b) work(context, b);
 }
 
@@ -171,4 +178,4 @@ void Failure::add(const Result& other) {
     busy.clear(std::memory_order_release);
 }
 
-}  // namespace hs
+}    // namespace hs

@@ -1,4 +1,5 @@
-// A block of columns as rows, and back: in blocks that stay in the cache this is cheaper than passes across memory.
+// A block of columns as rows, and back: in blocks that stay in the cache this is cheaper than passes across
+// memory.
 #pragma once
 #include <utility>
 
@@ -62,13 +63,15 @@ void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t
             // Rows lie pages apart, where no hardware prefetcher follows.
             if (i + 4 * W <= rows)
                 for (int l = 0; l < W; ++l) prefetch(from + (i + 3 * W + l) * from_step);
-            for (int64_t j = 0; j < whole; j += W) transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            for (int64_t j = 0; j < whole; j += W)
+                transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
             // The last corner overlaps the one before.
             int64_t j = columns - W;
-            if (whole < columns) transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+            if (whole < columns)
+                transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
         }
     for (; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) to[j * to_step + i] = from[i * from_step + j];
 }
 
-}  // namespace hs::HS_VARIANT
+}    // namespace hs::HS_VARIANT

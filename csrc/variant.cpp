@@ -1,5 +1,6 @@
-// Compiled once for each instruction set, with HS_VARIANT naming its namespace. Only headers whose inline functions
-// live in that namespace are used here: a shared inline function compiled for AVX2 must not be linked into the rest.
+// Compiled once for each instruction set, with HS_VARIANT naming its namespace. Only headers whose inline
+// functions live in that namespace are used here: a shared inline function compiled for AVX2 must not be
+// linked into the rest.
 #include "at_thresholds.hpp"
 #include "backward.hpp"
 #include "kernel.hpp"
@@ -15,7 +16,8 @@ namespace HS_VARIANT {
 
 static bool supported() {
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__AVX512F__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 #elif defined(__x86_64__) && defined(__GNUC__) && defined(__AVX2__)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
@@ -51,12 +53,12 @@ static const Constant constants[] = {
 #define HS_TEXT_(x) #x
 #define HS_TEXT(x) HS_TEXT_(x)
 extern const Variant table;
-const Variant table = {HS_TEXT(HS_VARIANT),
-                       supported,
-                       constants,
-                       {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>},
-                       {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
-                        objective<double>}};
+const Variant table = {
+    HS_TEXT(HS_VARIANT),
+    supported,
+    constants,
+    {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>},
+    {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>}};
 
-}  // namespace HS_VARIANT
-}  // namespace hs
+}    // namespace HS_VARIANT
+}    // namespace hs

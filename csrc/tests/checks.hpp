@@ -31,4 +31,4 @@ const Functions<T>& functions(const Variant& v) {
     else return v.f64;
 }
 
-}  // namespace hs
+}    // namespace hs

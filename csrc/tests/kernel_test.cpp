@@ -1,6 +1,8 @@
-// The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says whether.
+// The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says
+// whether.
 #include "losses.hpp"
 #include "problems.hpp"
+#include "threads.hpp"
 #include "variants.hpp"
 
 using namespace hs;
@@ -17,12 +19,14 @@ void check_untouched(const Problem<T>& p, std::vector<T> y) {
 
 // Against the reference, and against the conditions that define the projection.
 template <class T>
-void check_slice(const Slice& x, double k, double tau, const reference::Solution& expected, const Slice& y, double mu) {
+void check_slice(const Slice& x, double k, double tau, const reference::Solution& expected, const Slice& y,
+                 double mu) {
     double size = std::isfinite(expected.mu) ? std::fabs(expected.mu) : 0;
     double tolerance = 2 * eps<T> + 4 * eps<double> * (size / tau + k), sum = 0, active = 1;
     for (size_t i = 0; i < x.size(); ++i) {
         check_near(y[i], expected.y[i], tolerance, "y");
-        if (std::isfinite(mu)) check_near(y[i], reference::clip((x[i] - mu) / tau), tolerance, "y by its threshold");
+        if (std::isfinite(mu))
+            check_near(y[i], reference::clip((x[i] - mu) / tau), tolerance, "y by its threshold");
         sum += y[i];
         active += y[i] > 0 && y[i] < 1;
     }
@@ -30,30 +34,27 @@ void check_slice(const Slice& x, double k, double tau, const reference::Solution
     if (mu == mu) check_near(sum, k, active * tolerance, "sum");
 }
 
-// The threshold with the projection, each alone, and both from starts that are off.
+// The threshold with the projection, and each alone.
 template <class T>
 void check_project(const Functions<T>& f, const Problem<T>& p, int threads) {
     const Layout& l = p.place.layout;
-    std::vector<T> y = p.output(), alone = p.output(), warm = p.output();
-    std::vector<double> mu(p.k.size()), mu_alone(p.k.size()), mu_warm(p.k.size()), start(p.k.size());
+    std::vector<T> y = p.output(), alone = p.output();
+    std::vector<double> mu(p.k.size()), mu_alone(p.k.size());
     PerSlice k{p.k.data(), 0}, tau{p.tau.data(), 0};
-    auto run = [&](T* to, double* threshold, const double* from) {
-        check(f.project({l, k, tau, p.x.data(), to, threshold, from, threads}).status == Status::ok, "status");
+    auto run = [&](T* to, double* threshold) {
+        check(f.project({l, k, tau, p.x.data(), to, threshold, threads}).status == Status::ok, "status");
     };
-    run(y.data(), mu.data(), nullptr);
-    run(alone.data(), nullptr, nullptr);
-    run(nullptr, mu_alone.data(), nullptr);
-    for (size_t s = 0; s < mu.size(); ++s) start[s] = std::isfinite(mu[s]) ? mu[s] + 3 : 0;
-    run(warm.data(), mu_warm.data(), start.data());
+    run(y.data(), mu.data());
+    run(alone.data(), nullptr);
+    run(nullptr, mu_alone.data());
     for (size_t s = 0; s < mu.size(); ++s) {
         int64_t slice = static_cast<int64_t>(s);
         Slice x = p.slice(p.x, slice);
         check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(y, slice), mu[s]);
         check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(alone, slice), mu_alone[s]);
-        check_slice<T>(x, p.k[s], p.tau[s], p.expected[s], p.slice(warm, slice), mu_warm[s]);
     }
     check_untouched(p, y);
-    check_untouched(p, warm);
+    check_untouched(p, alone);
 }
 
 template <class T>
@@ -62,11 +63,17 @@ void check_backward(const Functions<T>& f, const Problem<T>& p, int threads, Ran
     std::vector<T> y = p.output(), v = p.output(), grad = p.output(), alone = p.output();
     std::vector<double> to_k(p.k.size()), to_tau(p.k.size());
     PerSlice tau{p.tau.data(), 0};
-    f.project({l, {p.k.data(), 0}, tau, p.x.data(), y.data(), nullptr, nullptr, threads});
+    f.project({l, {p.k.data(), 0}, tau, p.x.data(), y.data(), nullptr, threads});
     for (T& e : v) e = static_cast<T>(std::normal_distribution<double>()(random));
-    check(f.backward({l, tau, y.data(), v.data(), grad.data(), to_k.data(), to_tau.data(), threads}).status == Status::ok, "status");
-    check(f.backward({l, tau, y.data(), v.data(), alone.data(), nullptr, nullptr, threads}).status == Status::ok, "status");
-    check(f.backward({l, tau, y.data(), v.data(), nullptr, to_k.data(), nullptr, threads}).status == Status::ok, "status");
+    check(f.backward({l, tau, y.data(), v.data(), grad.data(), to_k.data(), to_tau.data(), threads}).status ==
+              Status::ok,
+          "status");
+    check(f.backward({l, tau, y.data(), v.data(), alone.data(), nullptr, nullptr, threads}).status ==
+              Status::ok,
+          "status");
+    check(
+        f.backward({l, tau, y.data(), v.data(), nullptr, to_k.data(), nullptr, threads}).status == Status::ok,
+        "status");
     for (size_t s = 0; s < to_k.size(); ++s) {
         int64_t slice = static_cast<int64_t>(s);
         reference::Gradients expected = reference::backward(p.slice(y, slice), p.slice(v, slice), p.tau[s]);
@@ -77,7 +84,8 @@ void check_backward(const Functions<T>& f, const Problem<T>& p, int threads, Ran
             check_near(again[i], expected.x[i], tolerance / p.tau[s], "gradient to x alone");
         }
         check_near(to_k[s], expected.k, tolerance, "gradient to k");
-        check_near(to_tau[s], expected.tau, tolerance * static_cast<double>(l.n) / p.tau[s], "gradient to tau");
+        check_near(to_tau[s], expected.tau, tolerance * static_cast<double>(l.n) / p.tau[s],
+                   "gradient to tau");
     }
     check_untouched(p, grad);
 }
@@ -87,7 +95,8 @@ void check_binary(const Functions<T>& f, const Problem<T>& p, int threads) {
     std::vector<T> y = p.output();
     std::vector<double> k = p.k;
     for (double& each : k) each = std::floor(each);
-    check(f.binary({p.place.layout, {k.data(), 0}, p.x.data(), y.data(), threads}).status == Status::ok, "status");
+    check(f.binary({p.place.layout, {k.data(), 0}, p.x.data(), y.data(), threads}).status == Status::ok,
+          "status");
     for (size_t s = 0; s < k.size(); ++s) {
         int64_t slice = static_cast<int64_t>(s);
         Slice got = p.slice(y, slice), expected = reference::binary(p.slice(p.x, slice), k[s]);
@@ -112,10 +121,12 @@ void test_everywhere(const Variant& v) {
             const Layout& l = place.layout;
             int threads = 1 + round++ % 4;
             // Of the large ones a few will do.
-            if (place.size() > 1000000 ? kind != static_cast<int>(Kind::offset) : place.size() > 50000 && round % 4) continue;
-            context = std::string(v.name) + ", " + place.name + " of " + std::to_string(sizeof(T)) + " bytes, n = " +
-                      std::to_string(l.n) + ", columns = " + std::to_string(l.inner) + ", kind " + std::to_string(kind) +
-                      ", threads = " + std::to_string(threads);
+            if (place.size() > 1000000 ? kind != static_cast<int>(Kind::offset)
+                                       : place.size() > 50000 && round % 4)
+                continue;
+            context = std::string(v.name) + ", " + place.name + " of " + std::to_string(sizeof(T)) +
+                      " bytes, n = " + std::to_string(l.n) + ", columns = " + std::to_string(l.inner) +
+                      ", kind " + std::to_string(kind) + ", threads = " + std::to_string(threads);
             Problem<T> p(place, static_cast<Kind>(kind), random);
             check_all(functions<T>(v), p, threads, random);
             // A NaN spoils its own slice and no other.
@@ -127,13 +138,15 @@ void test_everywhere(const Variant& v) {
 // Long enough to be shared out among threads: rows by parts, rows and columns as wholes.
 template <class T>
 void test_threads(const Variant& v) {
-    for (Place place : {Place{"one row", {1, 150001, 1, 0, 1, 0}}, Place{"rows", {64, 2000, 1, 2000, 1, 0}},
-                        Place{"columns", {1, 20000, 9, 0, 9, 1}}, Place{"scattered", {1, 140003, 1, 0, 2, 2}}})
+    for (Place place :
+         {Place{"one row", {1, 150001, 1, 0, 1, 0}}, Place{"rows", {64, 2000, 1, 2000, 1, 0}},
+          Place{"columns", {1, 20000, 9, 0, 9, 1}}, Place{"scattered", {1, 140003, 1, 0, 2, 2}}})
         for (Kind kind : {Kind::normal, Kind::staircase}) {
             Random random(2);
             Problem<T> p(place, kind, random);
             for (int threads = 1; threads <= 4; ++threads) {
-                context = std::string(v.name) + ", " + place.name + " on " + std::to_string(threads) + " threads";
+                context =
+                    std::string(v.name) + ", " + place.name + " on " + std::to_string(threads) + " threads";
                 check_project(functions<T>(v), p, threads);
                 check_backward(functions<T>(v), p, threads, random);
             }
@@ -148,9 +161,11 @@ void test_refusals(const Variant& v) {
     x[8] = x[9] = static_cast<T>(-inf);
     Layout l{3, 4, 1, 4, 1, 0};
     auto project = [&](std::vector<double> k, std::vector<double> tau) {
-        return f.project({l, {k.data(), 0}, {tau.data(), 0}, x.data(), y.data(), nullptr, nullptr, 2});
+        return f.project({l, {k.data(), 0}, {tau.data(), 0}, x.data(), y.data(), nullptr, 2});
     };
-    auto refused = [&](Result r, Status status, int64_t slice) { check(r.status == status && r.slice == slice, "refusal"); };
+    auto refused = [&](Result r, Status status, int64_t slice) {
+        check(r.status == status && r.slice == slice, "refusal");
+    };
     refused(project({1, 4.5, 1}, {1, 1, 1}), Status::bad_k, 1);
     refused(project({1, 1, -0.5}, {1, 1, 1}), Status::bad_k, 2);
     refused(project({reference::nan, 1, 1}, {1, 1, 1}), Status::bad_k, 0);
@@ -162,29 +177,38 @@ void test_refusals(const Variant& v) {
     refused(f.binary({l, {k, 0}, x.data(), y.data(), 1}), Status::bad_k, 1);
     for (Layout empty : {Layout{0, 4, 1, 4, 1, 0}, Layout{3, 0, 1, 0, 1, 0}}) {
         double mu[3] = {0, 0, 0}, to_k[3] = {0, 0, 0};
-        check(f.project({empty, {nullptr, 0}, {nullptr, 1}, nullptr, nullptr, mu, nullptr, 2}).status == Status::ok, "empty");
-        check(f.backward({empty, {nullptr, 1}, nullptr, nullptr, nullptr, to_k, nullptr, 2}).status == Status::ok, "empty");
+        check(f.project({empty, {nullptr, 0}, {nullptr, 1}, nullptr, nullptr, mu, 2}).status == Status::ok,
+              "empty");
+        check(f.backward({empty, {nullptr, 1}, nullptr, nullptr, nullptr, to_k, nullptr, 2}).status ==
+                  Status::ok,
+              "empty");
         for (int s = 0; s < 3; ++s) check(mu[s] == 0 && to_k[s] == 0, "numbers of an empty slice", mu[s]);
     }
 }
 
-}  // namespace
+}    // namespace
 
-int main() {
+// With an argument, only the tests of threads: those are what ThreadSanitizer is for.
+int main(int arguments, char**) {
     for (const Variant* v : variants) {
         if (!v->supported()) {
             std::printf("%s: not supported by this processor\n", v->name);
             continue;
         }
-        test_everywhere<float>(*v);
-        test_everywhere<double>(*v);
-        test_threads<float>(*v);
-        test_threads<double>(*v);
-        test_refusals<float>(*v);
-        test_refusals<double>(*v);
-        losses::test_all<float>(*v);
-        losses::test_all<double>(*v);
+        if (arguments == 1) {
+            test_everywhere<float>(*v);
+            test_everywhere<double>(*v);
+            test_threads<float>(*v);
+            test_threads<double>(*v);
+            test_refusals<float>(*v);
+            test_refusals<double>(*v);
+            losses::test_all<float>(*v);
+            losses::test_all<double>(*v);
+        }
+        threads::test_all<float>(*v);
+        threads::test_all<double>(*v);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
+    if (std::thread::hardware_concurrency() > 1) threads::test_help<float>(variant());
     return failures != 0;
 }

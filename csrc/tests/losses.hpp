@@ -1,4 +1,4 @@
-// The loss, one rank's share of it, and the passes of the boosting objective, against sums written out.
+// The loss, one rank's part of it, and the passes of the boosting objective, against sums written out.
 #pragma once
 #include <random>
 #include <vector>
@@ -16,12 +16,14 @@ struct Batch {
     std::vector<int64_t> labels;
     std::vector<reference::Slice> columns, targets;    // per class, without the ignored samples
 
-    Batch(int64_t n, int64_t c, bool ignoring, int64_t t) : samples(n), classes(c), threads(t), columns(size(c)), targets(size(c)) {
+    Batch(int64_t n, int64_t c, bool ignoring, int64_t t)
+        : samples(n), classes(c), threads(t), columns(size(c)), targets(size(c)) {
         std::mt19937_64 random(static_cast<uint64_t>(7 * n + c));
         std::normal_distribution<double> normal;
         for (int64_t i = 0; i < n * c; ++i) x.push_back(static_cast<T>(normal(random)));
         for (int64_t i = 0; i < n; ++i) {
-            labels.push_back(ignoring && i % 3 == 1 ? -100 : static_cast<int64_t>(random() % static_cast<uint64_t>(c)));
+            labels.push_back(
+                ignoring && i % 3 == 1 ? -100 : static_cast<int64_t>(random() % static_cast<uint64_t>(c)));
             for (int64_t j = 0; labels.back() >= 0 && j < c; ++j) {
                 columns[size(j)].push_back(static_cast<double>(x[size(i * c + j)]));
                 targets[size(j)].push_back(j == labels.back() ? 1 : 0);
@@ -32,8 +34,27 @@ struct Batch {
     static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
     Loss<T> problem(T* grad, double* mu, double* k, double* loss, int64_t* kept) const {
-        return {samples, classes, 1,     classes, 1,  1,    x.data(), labels.data(), -100, nullptr, nullptr, false, {nullptr, tau},
-                {nullptr, 2.0},   nullptr, 1.0,   true, grad, mu,       k,             loss, kept,    static_cast<int>(threads)};
+        return {samples,
+                classes,
+                1,
+                classes,
+                1,
+                1,
+                x.data(),
+                labels.data(),
+                -100,
+                nullptr,
+                nullptr,
+                false,
+                {nullptr, tau},
+                {nullptr, 2.0},
+                true,
+                grad,
+                mu,
+                k,
+                loss,
+                kept,
+                static_cast<int>(threads)};
     }
 };
 
@@ -41,7 +62,7 @@ template <class T>
 struct Expected {
     double loss = 0;
     std::vector<double> mu, mean;
-    std::vector<std::vector<double>> sums;    // per class: as in Share::sums
+    std::vector<std::vector<double>> sums;    // per class: as in LossAt::sums
     std::vector<std::vector<double>> grad;
 
     explicit Expected(const Batch<T>& b) {
@@ -68,7 +89,8 @@ struct Expected {
 };
 
 template <class T>
-void check_grad(const Batch<T>& b, const Expected<T>& expected, const std::vector<T>& grad, const char* what) {
+void check_grad(const Batch<T>& b, const Expected<T>& expected, const std::vector<T>& grad,
+                const char* what) {
     for (int64_t j = 0; j < b.classes; ++j) {
         size_t at = 0;
         for (int64_t i = 0; i < b.samples; ++i) {
@@ -86,7 +108,8 @@ void test_loss(const Functions<T>& f, const Batch<T>& b) {
     std::vector<double> mu(b.columns.size()), k(b.columns.size());
     double loss = 0;
     int64_t kept = 0;
-    check(f.loss(b.problem(grad.data(), mu.data(), k.data(), &loss, &kept)).status == Status::ok, "status of the loss");
+    check(f.loss(b.problem(grad.data(), mu.data(), k.data(), &loss, &kept)).status == Status::ok,
+          "status of the loss");
     check_near(loss, expected.loss, 1e3 * eps<T> * (1 + expected.loss), "loss");
     check(kept == static_cast<int64_t>(b.columns[0].size()), "kept", static_cast<double>(kept));
     check_grad(b, expected, grad, "gradient of the loss");
@@ -97,18 +120,21 @@ void test_loss(const Functions<T>& f, const Batch<T>& b) {
     // One rank alone has all of the batch: its sums and gradient at the thresholds are the loss's own.
     std::vector<double> low(mu.size()), sums(5 * mu.size());
     Loss<T> part = b.problem(nullptr, expected.mu.data(), k.data(), &loss, &kept);
-    check(f.share({part, low.data(), expected.mean.data(), sums.data()}).status == Status::ok, "status of a share");
+    check(f.loss_at({part, low.data(), expected.mean.data(), 1, sums.data()}).status == Status::ok,
+          "status of one rank");
     double n = static_cast<double>(b.columns[0].size());
     for (size_t c = 0; c < mu.size(); ++c) {
         double total = sums[c] + sums[2 * mu.size() + c];
-        check_near(total, expected.sums[c][0] + expected.sums[c][2], 1e3 * eps<T> * n, "projections of a share");
-        check_near(sums[4 * mu.size() + c], expected.sums[c][4], 1e3 * eps<T> * n, "squared errors of a share");
+        check_near(total, expected.sums[c][0] + expected.sums[c][2], 1e3 * eps<T> * n,
+                   "projections of one rank");
+        check_near(sums[4 * mu.size() + c], expected.sums[c][4], 1e3 * eps<T> * n,
+                   "squared errors of one rank");
     }
     part = b.problem(grad.data(), expected.mu.data(), k.data(), &loss, &kept);
     part.mean = false;
-    part.scale = 1 / n;
-    check(f.share({part, low.data(), expected.mean.data(), nullptr}).status == Status::ok, "status of a share");
-    check_grad(b, expected, grad, "gradient of a share");
+    check(f.loss_at({part, low.data(), expected.mean.data(), 1 / n, nullptr}).status == Status::ok,
+          "status of one rank");
+    check_grad(b, expected, grad, "gradient of one rank");
 }
 
 // Scores lie class by class; a weight w counts as w rows.
@@ -123,12 +149,30 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
     for (T& v : x) v = static_cast<T>(normal(random));
     for (float& v : labels) v = static_cast<float>(random() % static_cast<uint64_t>(top));
     for (float& v : weights) v = static_cast<float>(random() % 4);
-    std::vector<double> mu(size(classes), 0.1), tau(size(classes), 0.8), mean(size(classes), 0.05), on(size(classes), 1.5),
-        off(size(classes), 0.25), sums(size(5 * classes + 1));
-    Objective<T> p{ObjectiveStep::count, n, classes, n, n, x.data(), labels.data(), weighted ? weights.data() : nullptr, mu.data(),
-                   tau.data(), mean.data(), on.data(), off.data(), nullptr, sums.data(), grad.data(), hess.data(), threads};
+    std::vector<double> mu(size(classes), 0.1), tau(size(classes), 0.8), mean(size(classes), 0.05),
+        on(size(classes), 1.5), off(size(classes), 0.25), sums(size(5 * classes + 1));
+    Objective<T> p{ObjectiveStep::count,
+                   n,
+                   classes,
+                   n,
+                   n,
+                   x.data(),
+                   labels.data(),
+                   weighted ? weights.data() : nullptr,
+                   mu.data(),
+                   tau.data(),
+                   mean.data(),
+                   on.data(),
+                   off.data(),
+                   nullptr,
+                   sums.data(),
+                   grad.data(),
+                   hess.data(),
+                   threads};
     auto weight = [&](int64_t i) { return weighted ? static_cast<double>(weights[size(i)]) : 1.0; };
-    auto label = [&](int64_t c, int64_t i) { return static_cast<double>(labels[size(i)]) == static_cast<double>(classes == 1 ? 1 : c) ? 1.0 : 0.0; };
+    auto label = [&](int64_t c, int64_t i) {
+        return static_cast<double>(labels[size(i)]) == static_cast<double>(classes == 1 ? 1 : c) ? 1.0 : 0.0;
+    };
     check(f.objective(p).status == Status::ok, "status of counts");
     for (int64_t c = 0; c < classes; ++c) {
         double count = 0;
@@ -140,12 +184,14 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
     for (int64_t c = 0; c < classes; ++c) {
         double right[5] = {};
         for (int64_t i = 0; i < n; ++i) {
-            double q = reference::clip((static_cast<double>(x[size(c * n + i)]) - 0.1) / 0.8), w = weight(i), e = q - label(c, i);
+            double q = reference::clip((static_cast<double>(x[size(c * n + i)]) - 0.1) / 0.8), w = weight(i),
+                   e = q - label(c, i);
             bool active = q > 0 && q < 1;
             right[0] += active ? w * q : 0, right[1] += active ? w : 0, right[2] += q == 1 ? w : 0;
             right[3] += active ? w * label(c, i) : 0, right[4] += w * e * e;
         }
-        for (int j = 0; j < 5; ++j) check_near(sums[size(5 * c + j)], right[j], 1e-9 * (1 + right[j]), "sum of an objective");
+        for (int j = 0; j < 5; ++j)
+            check_near(sums[size(5 * c + j)], right[j], 1e-9 * (1 + right[j]), "sum of an objective");
     }
     p.step = ObjectiveStep::write;
     check(f.objective(p).status == Status::ok, "status of gradients");
@@ -153,31 +199,38 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
         for (int64_t i = 0; i < n; ++i) {
             double q = (static_cast<double>(x[size(c * n + i)]) - 0.1) / 0.8, w = weight(i);
             bool active = q > 0 && q < 1;
-            check_near(static_cast<double>(grad[size(c * n + i)]), active ? w * (q - label(c, i) - 0.05) / 0.8 : 0, 1e-5, "gradient of an objective");
-            check_near(static_cast<double>(hess[size(c * n + i)]), w * (active ? 1.5 : 0.25), 1e-5, "hessian of an objective");
+            check_near(static_cast<double>(grad[size(c * n + i)]),
+                       active ? w * (q - label(c, i) - 0.05) / 0.8 : 0, 1e-5, "gradient of an objective");
+            check_near(static_cast<double>(hess[size(c * n + i)]), w * (active ? 1.5 : 0.25), 1e-5,
+                       "hessian of an objective");
         }
     p.step = ObjectiveStep::gap;
     check(f.objective(p).status == Status::ok, "status of gaps");
-    for (int64_t c = 0; c < classes; ++c) check(sums[size(2 * c)] < sums[size(2 * c + 1)] || n == 0, "gap", sums[size(2 * c)], sums[size(2 * c + 1)]);
+    for (int64_t c = 0; c < classes; ++c)
+        check(sums[size(2 * c)] < sums[size(2 * c + 1)] || n == 0, "gap", sums[size(2 * c)],
+              sums[size(2 * c + 1)]);
 }
 
 template <class T>
 void test_all(const Variant& v) {
     const Functions<T>& f = functions<T>(v);
-    int64_t shapes[][2] = {{1, 1}, {2, 3}, {7, 5}, {64, 10}, {129, 17}, {300, 40}, {3, 130}, {5000, 9}, {1200, 70}};
+    int64_t shapes[][2] = {{1, 1},    {2, 3},   {7, 5},    {64, 10},  {129, 17},
+                           {300, 40}, {3, 130}, {5000, 9}, {1200, 70}};
     for (auto& shape : shapes)
         for (bool ignoring : {false, true})
             for (int64_t threads : {1, 3}) {
-                context = std::string(v.name) + ", loss of " + std::to_string(shape[0]) + " x " + std::to_string(shape[1]) + " of " +
-                          std::to_string(sizeof(T)) + " bytes, threads = " + std::to_string(threads);
+                context = std::string(v.name) + ", loss of " + std::to_string(shape[0]) + " x " +
+                          std::to_string(shape[1]) + " of " + std::to_string(sizeof(T)) +
+                          " bytes, threads = " + std::to_string(threads);
                 test_loss(f, Batch<T>(shape[0], shape[1], ignoring, threads));
             }
     for (int64_t n : {0, 1, 3, 8, 61, 1000, 140003})
         for (int64_t classes : {1, 3})
             for (bool weighted : {false, true}) {
-                context = std::string(v.name) + ", objective of " + std::to_string(n) + " x " + std::to_string(classes);
+                context = std::string(v.name) + ", objective of " + std::to_string(n) + " x " +
+                          std::to_string(classes);
                 test_objective<T>(f, n, classes, weighted, n > 1000 ? 3 : 1);
             }
 }
 
-}  // namespace hs::losses
+}    // namespace hs::losses

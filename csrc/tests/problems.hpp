@@ -1,4 +1,5 @@
-// Problems for the kernel: every way in which slices lie in memory, filled with anything from the tame to the nasty.
+// Problems for the kernel: every way in which slices lie in memory, filled with anything from the tame to the
+// nasty.
 #pragma once
 #include <random>
 #include <string>
@@ -21,7 +22,7 @@ struct Place {
     }
 };
 
-// Columns are long when sixteen of them fill more than a megabyte: see tasks.hpp.
+// Columns are long when sixteen of them fill more than a megabyte: see arrangement.hpp.
 template <class T>
 std::vector<Place> places() {
     constexpr int64_t n = (1 << 16) / sizeof(T) + 9;
@@ -34,10 +35,11 @@ std::vector<Place> places() {
     all.push_back({"long rows", {3, 2049, 1, 2049, 1, 0}});
     all.push_back({"sampled rows", {2, 40001, 1, 40001, 1, 0}});
     for (int64_t columns : {1, 2, 5, 8, 15, 16, 17, 40, 130})
-        all.push_back({"turned columns", {1, 61, columns, 0, columns, 1}});
-    all.push_back({"turned columns with gaps", {3, 50, 19, 50 * 23, 23, 1}});
+        all.push_back({"transposed columns", {1, 61, columns, 0, columns, 1}});
+    all.push_back({"transposed columns with gaps", {3, 50, 19, 50 * 23, 23, 1}});
     for (int64_t columns : {1, 3, 10}) all.push_back({"long narrow columns", {1, n, columns, 0, columns, 1}});
     all.push_back({"long wide columns", {1, n, 21, 0, 21, 1}});
+    all.push_back({"more short columns than one tile, by one", {1, 5, 127 * 128 + 1, 0, 127 * 128 + 1, 1}});
     all.push_back({"more long columns than one tile", {1, n, 131, 0, 131, 1}});
     all.push_back({"long columns with gaps", {2, n, 9, n * 11, 11, 1}});
     all.push_back({"few long columns with gaps", {1, n, 3, 0, 5, 1}});
@@ -64,7 +66,8 @@ T value(Kind kind, double scale, Random& random) {
     return static_cast<T>(v);
 }
 
-// One array with a k, a tau and the solution for every slice; entries between the slices hold a number that must stay.
+// One array with a k, a tau and the solution for every slice; entries between the slices hold a number that
+// must stay.
 template <class T>
 struct Problem {
     static constexpr T untouched = T(77);
@@ -73,7 +76,8 @@ struct Problem {
     std::vector<double> k, tau;
     std::vector<reference::Solution> expected;
 
-    Problem(const Place& p, Kind kind, Random& random) : place(p), x(static_cast<size_t>(p.size()), untouched) {
+    Problem(const Place& p, Kind kind, Random& random)
+        : place(p), x(static_cast<size_t>(p.size()), untouched) {
         const Layout& l = place.layout;
         double scale = std::pow(10, 6 * uniform(random) - 3);
         for (int64_t s = 0; s < l.slices(); ++s) {
@@ -91,7 +95,8 @@ struct Problem {
     }
 
     void spoil(Random& random) {
-        int64_t s = static_cast<int64_t>(random() % k.size()), i = static_cast<int64_t>(random() % x.size()) % place.layout.n;
+        int64_t s = static_cast<int64_t>(random() % k.size()),
+                i = static_cast<int64_t>(random() % x.size()) % place.layout.n;
         x[at(s, i)] = static_cast<T>(reference::nan);
         expected[static_cast<size_t>(s)] = reference::project(slice(x, s), 0, 1);
     }

@@ -9,7 +9,8 @@
 namespace reference {
 
 using Slice = std::vector<double>;
-constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double inf = std::numeric_limits<double>::infinity(),
+                 nan = std::numeric_limits<double>::quiet_NaN();
 
 inline double clip(double t) { return t > 1 ? 1 : t > 0 ? t : 0; }
 
@@ -101,4 +102,4 @@ inline Gradients backward(const Slice& y, const Slice& v, double tau) {
     return g;
 }
 
-}  // namespace reference
+}    // namespace reference

@@ -136,7 +136,7 @@ def test_a_multiprocessing_pool_of_forks(monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="this system does not list a process's threads")
-def test_torch_and_the_kernel_share_threads():
+def test_no_more_threads_than_asked_for():
     out = in_a_new_process(
         """
         import os, torch, hypersimplex.torch as ht
@@ -144,7 +144,8 @@ def test_torch_and_the_kernel_share_threads():
         x = torch.randn(64, 20_000)
         x.softmax(-1)
         before = len(os.listdir("/proc/self/task"))
-        y = ht.soft_binary_argmax(x, 100)
+        for _ in range(20):
+            y = ht.soft_binary_argmax(x, 100)
         assert abs(y.double().sum() - 6400) < 1e-2
         print(len(os.listdir("/proc/self/task")) - before)
         """

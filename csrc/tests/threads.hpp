@@ -1,0 +1,219 @@
+// Threads: every entry that is long uses those it is given, and the bits are the same for any number of them,
+// also when several callers come at once.
+#pragma once
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "losses.hpp"
+#include "problems.hpp"
+#if defined(__linux__)
+#include <dirent.h>
+#include <unistd.h>
+#endif
+
+namespace hs::threads {
+
+// Nanoseconds that the other threads of this process have run.
+inline int64_t others_ran() {
+    int64_t all = 0;
+#if defined(__linux__)
+    DIR* tasks = opendir("/proc/self/task");
+    while (dirent* task = tasks ? readdir(tasks) : nullptr) {
+        std::string id = task->d_name;
+        if (id[0] == '.' || id == std::to_string(getpid())) continue;
+        int64_t ran = 0;
+        std::ifstream("/proc/self/task/" + id + "/schedstat") >> ran;
+        all += ran;
+    }
+    if (tasks) closedir(tasks);
+#endif
+    return all;
+}
+
+// Spinning for work that does not come costs some ten microseconds a call; work takes far longer.
+inline bool others_help(const std::function<void()>& call) {
+    auto begun = std::chrono::steady_clock::now();
+    int64_t before = others_ran(), calls = 0;
+    while (std::chrono::steady_clock::now() - begun < std::chrono::seconds(20)) {
+        call();
+        if (others_ran() - before > 200000 * ++calls + 1000000) return true;
+        if (calls > 10) before = others_ran(), calls = 0;
+    }
+    return false;
+}
+
+// One call of each entry of the table, on arrays of its own.
+template <class T>
+struct Entries {
+    static constexpr int64_t n = 1 << 19, classes = 2;
+    std::vector<T> x, v, y, grad;
+    std::vector<int64_t> labels;
+    std::vector<float> targets, weights, small_grad, hess;
+    std::vector<double> numbers;
+
+    Entries() : y(n), grad(2 * n), small_grad(n), hess(n), numbers(16) {
+        Random random(3);
+        std::normal_distribution<double> normal;
+        for (int64_t i = 0; i < 2 * n; ++i) x.push_back(static_cast<T>(normal(random)));
+        for (int64_t i = 0; i < n; ++i) {
+            v.push_back(static_cast<T>(normal(random)));
+            labels.push_back(static_cast<int64_t>(random() % 2));
+            targets.push_back(static_cast<float>(labels.back()));
+            weights.push_back(static_cast<float>(random() % 4));
+        }
+    }
+
+    // What an entry computed, in one vector, so that bits can be compared.
+    std::vector<double> result() const {
+        std::vector<double> all(numbers);
+        for (const std::vector<T>* a : {&y, &grad})
+            for (T e : *a) all.push_back(static_cast<double>(e));
+        for (float e : small_grad) all.push_back(static_cast<double>(e));
+        for (float e : hess) all.push_back(static_cast<double>(e));
+        return all;
+    }
+
+    void project(const Functions<T>& f, Layout l, int threads) {
+        f.project({l,
+                   {nullptr, 0.3 * static_cast<double>(l.n)},
+                   {nullptr, 1},
+                   x.data(),
+                   y.data(),
+                   numbers.data(),
+                   threads});
+    }
+    void backward(const Functions<T>& f, Layout l, int threads) {
+        project(f, l, threads);
+        f.backward({l,
+                    {nullptr, 1},
+                    y.data(),
+                    v.data(),
+                    grad.data(),
+                    numbers.data() + 4,
+                    numbers.data() + 8,
+                    threads});
+    }
+    void binary(const Functions<T>& f, Layout l, int threads) {
+        f.binary({l, {nullptr, std::floor(0.3 * static_cast<double>(l.n))}, x.data(), y.data(), threads});
+    }
+    Loss<T> batch(int64_t c, bool by_row, double* mu, int threads) {
+        int64_t samples = n / c;
+        return {samples,
+                c,
+                1,
+                by_row ? c : 1,
+                by_row ? 1 : samples,
+                1,
+                x.data(),
+                labels.data(),
+                -100,
+                nullptr,
+                nullptr,
+                false,
+                {nullptr, 1},
+                {nullptr, 2},
+                true,
+                grad.data(),
+                mu,
+                numbers.data() + 4,
+                numbers.data() + 8,
+                &kept,
+                threads};
+    }
+    void loss(const Functions<T>& f, int64_t c, bool by_row, int threads) {
+        f.loss(batch(c, by_row, numbers.data(), threads));
+    }
+    void loss_at(const Functions<T>& f, bool with_grad, int threads) {
+        double mu[classes] = {0.1, -0.2}, low[classes] = {}, mean[classes] = {0.01, 0.02},
+               sums[loss_sums * classes];
+        Loss<T> part = batch(classes, true, mu, threads);
+        if (!with_grad) part.grad = nullptr;
+        f.loss_at({part, low, mean, 0.5, with_grad ? nullptr : sums});
+        for (int i = 0; !with_grad && i < loss_sums * classes; ++i) numbers[static_cast<size_t>(i)] = sums[i];
+    }
+    void objective(const Functions<T>& f, ObjectiveStep step, bool weighted, int threads) {
+        double mu = 0.1, tau = 0.8, mean = 0.05, on = 1.5, off = 0.25;
+        f.objective({step, n, 1, n, n, x.data(), targets.data(), weighted ? weights.data() : nullptr, &mu,
+                     &tau, &mean, &on, &off, nullptr, numbers.data(), small_grad.data(), hess.data(),
+                     threads});
+    }
+
+    int64_t kept = 0;
+};
+
+template <class T>
+using Call = std::function<void(Entries<T>&, int threads)>;
+
+template <class T>
+std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
+    constexpr int64_t n = Entries<T>::n;
+    Layout row{1, n, 1, n, 1, 0}, rows{3, 150001, 1, 150001, 1, 0}, short_rows{4000, 64, 1, 64, 1, 0};
+    Layout narrow{1, n / 2, 2, 0, 2, 1}, wide{1, 20000, 24, 0, 24, 1}, apart{1, n / 2, 1, 0, 2, 2};
+    std::vector<std::pair<std::string, Call<T>>> all;
+    auto add = [&](const char* name, Call<T> call) { all.push_back({name, std::move(call)}); };
+    for (Layout l : {row, rows, short_rows, narrow, wide, apart}) {
+        std::string shape = std::to_string(l.n) + " x " + std::to_string(l.slices());
+        add(("project " + shape).c_str(), [=, &f](Entries<T>& e, int threads) { e.project(f, l, threads); });
+        add(("backward " + shape).c_str(),
+            [=, &f](Entries<T>& e, int threads) { e.backward(f, l, threads); });
+    }
+    for (Layout l : {rows, short_rows})
+        add("binary", [=, &f](Entries<T>& e, int threads) { e.binary(f, l, threads); });
+    for (int64_t c : {1, 2, 64})
+        for (bool by_row : {true, false})
+            add("loss", [=, &f](Entries<T>& e, int threads) { e.loss(f, c, by_row, threads); });
+    for (bool grad : {false, true})
+        add("loss at thresholds", [=, &f](Entries<T>& e, int threads) { e.loss_at(f, grad, threads); });
+    for (ObjectiveStep step :
+         {ObjectiveStep::count, ObjectiveStep::sums, ObjectiveStep::gap, ObjectiveStep::write})
+        for (bool weighted : {false, true})
+            add("objective",
+                [=, &f](Entries<T>& e, int threads) { e.objective(f, step, weighted, threads); });
+    return all;
+}
+
+template <class T>
+void check_bits(const std::vector<double>& one, const std::vector<double>& other) {
+    for (size_t i = 0; i < one.size(); ++i) check(one[i] == other[i], "the same bits", other[i], one[i]);
+}
+
+template <class T>
+void test_all(const Variant& v) {
+    const Functions<T>& f = functions<T>(v);
+    for (const auto& [name, call] : calls<T>(f)) {
+        context =
+            std::string(v.name) + ", " + name + " of " + std::to_string(sizeof(T)) + " bytes on threads";
+        Entries<T> alone, shared, first, second;
+        call(alone, 1);
+        std::vector<double> right = alone.result();
+        for (int threads : {2, 3, 5}) {
+            call(shared, threads);
+            check_bits<T>(right, shared.result());
+        }
+        std::thread other([&] {
+            for (int i = 0; i < 3; ++i) call(first, 2);
+        });
+        for (int i = 0; i < 3; ++i) call(second, 3);
+        other.join();
+        check_bits<T>(right, first.result());
+        check_bits<T>(right, second.result());
+    }
+}
+
+// With several processors, whoever is given threads uses them.
+template <class T>
+void test_help(const Variant& v) {
+#if defined(__linux__)
+    for (const auto& [name, call] : calls<T>(functions<T>(v))) {
+        context = std::string(v.name) + ", " + name;
+        Entries<T> entries;
+        check(others_help([&] { call(entries, 2); }), "other threads work along");
+    }
+#else
+    (void)v;
+#endif
+}
+
+}    // namespace hs::threads
