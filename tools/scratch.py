@@ -15,7 +15,7 @@ from tools import module
 from tools.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("csrc", "src", "tests", "tools", "examples", "docs", "pyproject.toml", "README.md")
+COPIED = ("csrc", "src", "tests", "tools", "benchmarks", "examples", "docs", "pyproject.toml", "README.md")
 # JAX has an environment of its own; the rest runs where this runs.
 ENVIRONMENTS = {"jax": ".venv-all"}
 
