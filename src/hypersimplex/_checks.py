@@ -38,7 +38,15 @@ def check_number(name: str, value: object) -> float:
     except (TypeError, ValueError):
         raise not_a_number(name, value) from None
     except OverflowError:  # a whole number of hundreds of digits
-        raise ValueError(f"{name} must be a number that float64 holds, got one beyond 1e308") from None
+        raise too_large(name) from None
+
+
+def too_large(name: str) -> ValueError:
+    return ValueError(f"{name} must be a number that float64 holds, got one beyond 1e308")
+
+
+def not_a_buffer(name: str) -> TypeError:
+    return TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
 
 
 def not_real(name: str, dtype: object) -> TypeError:

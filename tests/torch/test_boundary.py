@@ -343,6 +343,54 @@ def test_the_loss_may_get_its_tensors_back_another_way(unpack, dense):
     torch.testing.assert_close(got, want, **loose)
 
 
+# What cannot be a number, a label to ignore or a buffer
+
+
+@pytest.mark.parametrize("name", ["k", "prior", "tau"])
+def test_a_number_that_no_float_holds(name):
+    x, y = torch.randn(8, 3), torch.randint(3, (8,))
+    for call in (lambda: hypersimplex_loss(x, y, **{name: 10**400}), lambda: HyperSimplexLoss(**{name: 10**400})):
+        with pytest.raises(ValueError, match=f"^{name} must be a number that float64 holds, got one beyond 1e308$"):
+            call()
+
+
+@pytest.mark.parametrize("index", [-(2**63) - 1, 2**63])
+def test_an_ignored_label_that_no_label_can_be(index):
+    with pytest.raises(ValueError, match=f"^ignore_index must be a whole number of 64 bits, got {index}$"):
+        hypersimplex_loss(torch.randn(8, 3), torch.randint(3, (8,)), ignore_index=index)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("threshold", torch.nn.Parameter(torch.zeros(3)), "threshold must be a buffer of the loss, got a parameter"),
+        ("threshold", torch.tensor(1.0), r"threshold must have shape \(3,\), got \(\)"),
+        ("seen", None, "seen must be a tensor, got None"),
+    ],
+)
+def test_what_cannot_be_a_buffer_is_named(name, value, words):
+    x, y = torch.randn(8, 3), torch.randint(3, (8,))
+    criterion = HyperSimplexLoss()
+    criterion(x, y)
+    setattr(criterion, name, value)
+    with pytest.raises((TypeError, ValueError), match=f"^{words}"):
+        criterion(x, y)
+
+
+@pytest.mark.parametrize("target", ["torch.rand(8, 3)", "torch.zeros(8, dtype=torch.int32)"])
+def test_a_target_without_memory_is_not_converted(target):
+    alone(f"""
+        target = {target}
+        target.untyped_storage().resize_(0)
+        try:
+            hypersimplex_loss(torch.randn(8, 3, dtype=torch.float64), target)
+        except TypeError as error:
+            assert "target must be" in str(error) and "resized to 0" in str(error), error
+        else:
+            raise AssertionError("no error")
+    """)
+
+
 # Tracing and modes
 
 

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch._boundary import is_eager, widest
+from hypersimplex.torch._boundary import has_memory, is_eager, widest
 
 Number = Tensor | float
+LONG = 2**63
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -97,7 +98,7 @@ def fit(input: Tensor, target: Tensor) -> Batch:
     if labels.dtype is not torch.int64:
         if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
             raise TypeError(f"target must be integer where it holds class indices, got {labels.dtype}")
-        labels = labels.long()
+        labels = _converted(labels, torch.int64)
     if input.dim() > 2:
         input, labels = input.flatten(2), labels.flatten(1)
     return Batch(input, labels, None, () if single else given)
@@ -107,12 +108,18 @@ def _fit_dense(input: Tensor, target: Tensor) -> Batch:
     if target.is_complex():
         raise TypeError(f"target must be real, got {target.dtype}")
     half = input.dtype in (torch.float16, torch.bfloat16)
-    dense = target.to(torch.float32 if half else input.dtype)
+    dense = _converted(target, torch.float32 if half else input.dtype)
     if input.dim() == 1:
         return Batch(input.unsqueeze(1), None, dense.unsqueeze(1), input.shape)
     if input.dim() == 2:
         return Batch(input, None, dense, input.shape[:1])
     return Batch(input.flatten(2), None, dense.flatten(2), input.shape[:1] + input.shape[2:])
+
+
+def _converted(target: Tensor, dtype: torch.dtype) -> Tensor:
+    if target.dtype is not dtype and is_eager():
+        has_memory("target", target)
+    return target.to(dtype)
 
 
 def result_dtype(logits: Tensor) -> torch.dtype:
@@ -126,7 +133,8 @@ def check(input: object, target: object, settings: Settings) -> None:
     """All that can be told before shapes are known."""
     if settings.reduction not in REDUCTIONS:
         check_reduction(settings.reduction)
-    if type(input) is not Tensor or type(target) is not Tensor or type(settings.ignore_index) is not int:
+    index = settings.ignore_index
+    if type(input) is not Tensor or type(target) is not Tensor or type(index) is not int or not -LONG <= index < LONG:
         check_types(input, target, settings)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
@@ -139,6 +147,8 @@ def check_types(input: object, target: object, settings: Settings) -> None:
     index = settings.ignore_index
     if isinstance(index, bool) or not isinstance(index, int):
         raise TypeError(f"ignore_index must be a whole number, got {index!r}")
+    if not -LONG <= index < LONG:
+        raise ValueError(f"ignore_index must be a whole number of 64 bits, got {index}")
 
 
 def check_reduction(reduction: str) -> None:
@@ -151,6 +161,8 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
     if not isinstance(value, Tensor):
         try:
             value = torch.as_tensor(value, dtype=torch.float64, device=device)
+        except OverflowError:
+            raise _checks.too_large(name) from None
         except (TypeError, ValueError, RuntimeError):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
@@ -161,6 +173,9 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
 
 def check_plain_numbers(k: object, prior: object, tau: object) -> None:
     """What can be told of plain numbers before there is a batch."""
+    for name, value in (("k", k), ("prior", prior), ("tau", tau)):
+        if isinstance(value, int):
+            _checks.check_number(name, value)
     if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
         raise _checks.bad_tau(tau)
     if isinstance(k, float | int) and not k >= 0:

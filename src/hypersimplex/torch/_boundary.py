@@ -56,9 +56,7 @@ _PLAIN = _plain_keys()
 
 def memory(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """value if it is plain CPU memory of that dtype, or else a copy that is."""
-    plain = _keys(value).raw_repr() in _PLAIN
-    if plain and not value.data_ptr() and value.numel():
-        raise _checks.no_values(name, "one whose storage was resized to 0")
+    plain = has_memory(name, value)
     if plain and (dtype is None or value.dtype is dtype):
         return value
     try:
@@ -67,6 +65,14 @@ def memory(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tensor
     except Exception as error:  # each kind of tensor says it in its own way
         raise _checks.no_values(name, kind(value)) from error
     return copy
+
+
+def has_memory(name: str, value: Tensor) -> bool:
+    """Whether value is plain CPU memory. torch itself crashes where that is gone, so it is an error."""
+    plain = _keys(value).raw_repr() in _PLAIN
+    if plain and not value.data_ptr() and value.numel():
+        raise _checks.no_values(name, "one whose storage was resized to 0")
+    return plain
 
 
 def kind(value: Tensor) -> str:

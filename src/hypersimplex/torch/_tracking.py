@@ -12,6 +12,7 @@ from hypersimplex.torch._batch import Outcome
 from hypersimplex.torch._boundary import FLOATS, is_recorded
 
 NAMES = ("threshold", "seen", "share", "batches")
+NAMES_SET = frozenset(NAMES)
 
 
 def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
@@ -66,6 +67,8 @@ def _is_plain(buffer: Any, dtype: torch.dtype, size: int) -> bool:
 def _check(buffers: dict[str, Any], classes: int) -> None:
     for name in NAMES:
         value = buffers[name]
+        if value is None:
+            raise TypeError(f"{name} must be a tensor, got None")
         if tuple(value.shape) != ((classes,) if name != "batches" else (1,)):
             raise _checks.wrong_shape(name, (classes,) if name != "batches" else (1,), value.shape)
         if name in ("threshold", "share") and not value.is_floating_point():

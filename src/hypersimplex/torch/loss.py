@@ -36,6 +36,7 @@ def hypersimplex_loss(
         tau: temperature of the projection: a number, one for each class, or a tensor to be learned.
         group: a process group (True: the default one) whose ranks' batches form one batch.
 
+    >>> import torch
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
     >>> hypersimplex_loss(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)

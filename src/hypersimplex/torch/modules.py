@@ -163,10 +163,12 @@ class HyperSimplexLoss(nn.Module):
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
     def _need_threshold(self) -> Tensor:
-        seen = self._buffers["seen"]
+        seen = self._buffers.get("seen")
         # No batch yet, or none in which a class had one.
         if self.threshold is None or seen is None or (is_eager() and not seen.any()):
             raise RuntimeError("thresholds are not known yet: call the loss in training mode, calibrate, or load them")
+        if self.threshold.dim() != 1:
+            raise _checks.wrong_shape("threshold", seen.shape, self.threshold.shape)
         return self.threshold
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
@@ -188,10 +190,14 @@ class HyperSimplexLoss(nn.Module):
     def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
         buffers, classes = self._buffers, outcome.classes
+        if not buffers.keys() >= _tracking.NAMES_SET:
+            raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
         threshold = buffers["threshold"]
         if threshold is None:
             dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32
             buffers.update(_tracking.new_buffers(classes, dtype, outcome.loss.device))
+        elif threshold.dim() != 1:
+            raise _checks.wrong_shape("threshold", (classes,), threshold.shape)
         elif threshold.shape[0] != classes:
             raise ValueError(f"logits must have {threshold.shape[0]} classes, as before, got {classes}")
         return buffers
