@@ -156,7 +156,7 @@ def sums_over_active(y, v):
 
 @triton.jit
 def pulled_back(y, v, mean, tau):
-    """(v - mean)/tau on A, 0 elsewhere; all of a slice is NaN if its mean is."""
+    """(v - mean)/tau on A, 0 elsewhere, in float64; all of a slice is NaN if its mean is."""
     active = (y > 0) & (y < 1)
     return tl.where(active, (v - mean[None, :]) / tau[None, :], 0.0) + (mean - mean)[None, :]
 
@@ -180,7 +180,7 @@ def pullback(y, v, tau, grad, to_k, to_tau, n, inner, count, BLOCK_N: tl.constex
     for first in range(0, n, BLOCK_N):
         a, places, mask = load(y, rows_from(first, BLOCK_N), slices, n, inner, count, 0.0)
         b, _, _ = load(v, rows_from(first, BLOCK_N), slices, n, inner, count, 0.0)
-        tl.store(grad + places, pulled_back(a, b, mean, t), mask=mask)
+        tl.store(grad + places, pulled_back(a, b, mean, t).to(b.dtype), mask=mask)
 
 
 @triton.jit
@@ -229,4 +229,5 @@ def loss(
             p, error, places, mask = errors(
                 x, labels, dense, ignored, goal, t, c, e, at, ones, flat, rows, slices, n, count, LABELS
             )
-            tl.store(grad + places, pulled_back(p, error, mean, t) * factor[None, :], mask=mask)
+            pull = pulled_back(p, error, mean, t) * factor[None, :]
+            tl.store(grad + places, pull.to(p.dtype), mask=mask)

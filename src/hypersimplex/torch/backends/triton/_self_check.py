@@ -101,7 +101,7 @@ def _problem(name: str, slices: int, n: int, dim: int) -> Problem:
 def problems() -> Iterator[Problem]:
     """One for each way that `_launch.plan` knows."""
     tile = _launch.TILE
-    yield _problem("short rows", 8, 100, 1)
+    yield _problem("short rows", 10, _launch.LEAST // 8 - 3, 1)
     yield _problem("rows of one tile", 2, tile, 1)
     yield _problem("long rows", 2, 2 * tile + 3, 1)
     yield _problem("short columns", 10, tile // 16 - 1, 0)
