@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import timing
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data
+from hypersimplex.study.samples import Data
 from hypersimplex.study.train import Runtime, Training
 
 PLAIN = "plain"

@@ -46,14 +46,7 @@ def imports(path: Path) -> Iterator[tuple[str, str | None]]:
                     yield module, None if module == whole else alias.name
 
 
-# Still to be parted, imported in functions: a data set by name loads the module that reads it, a comparison the report.
-STUDY = "hypersimplex.study"
-PAIRS = (("data", "own"), ("data", "tabular"), ("comparison", "report"))
-KNOWN = {(f"{STUDY}.{one}", f"{STUDY}.{other}") for one, other in PAIRS}
-GRAPH = {
-    name: {module for module, _ in imports(path) if module != name and (name, module) not in KNOWN}
-    for name, path in MODULES.items()
-}
+GRAPH = {name: {module for module, _ in imports(path) if module != name} for name, path in MODULES.items()}
 
 
 def test_the_graph_is_not_empty():

@@ -21,11 +21,11 @@ from hypersimplex.cli import app
 from hypersimplex.study import boosted, engines
 from hypersimplex.study.boosted import ROUNDS, Boosting
 from hypersimplex.study.config import TREE_LOSSES, RunConfig
-from hypersimplex.study.data import Data
 from hypersimplex.study.engines import InProcess, Processes
 from hypersimplex.study.figures import overview_figure
 from hypersimplex.study.report import figure_files, render
 from hypersimplex.study.results import result
+from hypersimplex.study.samples import Data
 from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime

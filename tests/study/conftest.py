@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.store import Epoch, Store
+from hypersimplex.study.records import Epoch
+from hypersimplex.study.store import Store
 
 
 @pytest.fixture(autouse=True)

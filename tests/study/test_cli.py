@@ -119,7 +119,7 @@ def test_status_compare_and_report(filled, tmp_path):
 
 def test_dry_run_prints_the_grid_and_runs_nothing(tmp_path):
     output = call("study", "run", "--preset", "demo", "--dry-run", "--threads", "1", "--store", tmp_path / "s.sqlite")
-    assert re.search(r"96 trainings, about \d+ (s|min) with --processes 1", output)
+    assert re.search(r"138 trainings, about \d+ (s|min) with --processes 1", output)
     assert not (tmp_path / "s.sqlite").exists()
 
 

@@ -80,7 +80,7 @@ def earlier(store, form, drop=(), **changes):
     rows = exchange.rows(store.runs())
     rows[1] |= changes
     rows = [{k: v for k, v in r.items() if k not in exchange.WHOLENESS} for i, r in enumerate(rows) if i not in drop]
-    return json.dumps(rows) if form == "json" else csv_of([r | {"provenance": "{}"} for r in rows])
+    return json.dumps(rows) if form == "json" else csv_of([r | {"provenance": "{}", "drop": "[]"} for r in rows])
 
 
 IMPOSSIBLE = [

@@ -11,9 +11,10 @@ from sklearn import metrics
 from hypersimplex.study import scoring
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
+from hypersimplex.study.records import Epoch, Run
 from hypersimplex.study.results import best_epoch, results
 from hypersimplex.study.stats import cells
-from hypersimplex.study.store import Epoch, Run, Store
+from hypersimplex.study.store import Store
 from hypersimplex.study.sweep import Study
 from hypersimplex.study.train import Runtime, Training
 from hypersimplex.study.verdict import verdict

@@ -8,10 +8,10 @@ import pytest
 
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
 from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach
 from hypersimplex.study.stats import cells
-from hypersimplex.study.store import Run
 from tests.study.conftest import epoch
 
 SLOW = (0.2, 0.5, 0.8, 0.9)  # what the test double adds 0.01 to

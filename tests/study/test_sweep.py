@@ -9,8 +9,8 @@ from hypersimplex.study import published
 from hypersimplex.study.data import load_cached
 from hypersimplex.study.engines import InProcess
 from hypersimplex.study.presets import PRESETS
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import best_epoch, dataset_names, results
-from hypersimplex.study.store import Run
 from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
 from hypersimplex.study.train import Runtime, passes
 from tests.study.conftest import epoch

@@ -8,9 +8,9 @@ import pytest
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import Live, Terminal, cell_table, narrow_table
+from hypersimplex.study.records import Run
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.status import tables
-from hypersimplex.study.store import Run
 from tests.study.conftest import epoch
 
 WIDTHS = [60, 70, 79, 80, 100, 120]

@@ -8,8 +8,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from hypersimplex.study.data import Data, stratified
 from hypersimplex.study.formats import Array
+from hypersimplex.study.samples import Data, stratified
 
 
 class Images:

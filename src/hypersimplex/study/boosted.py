@@ -15,10 +15,10 @@ import numpy as np
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.study.batches import split
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data
 from hypersimplex.study.formats import Array
+from hypersimplex.study.records import Epoch
+from hypersimplex.study.samples import Data
 from hypersimplex.study.scoring import by_decision
-from hypersimplex.study.store import Epoch
 from hypersimplex.study.tabular import SOURCES
 from hypersimplex.study.train import DivergedError, Runtime
 

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hypersimplex.study.config import is_foil
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import best_epoch
 from hypersimplex.study.stats import Cell, Result, choose_settings
-from hypersimplex.study.store import Run
 
 FEW_RATES = 4  # learning rates are a fair grid from here on
 FEW_SAMPLES = 200  # to validate on: at 90 % accuracy their standard error is two points

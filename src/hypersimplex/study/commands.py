@@ -17,11 +17,13 @@ from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import FINISHED, Engine, InProcess, Processes
 from hypersimplex.study.formats import DataError
 from hypersimplex.study.locks import is_claimed
+from hypersimplex.study.own import is_entry_point
 from hypersimplex.study.presets import PRESETS
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
 from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.status import print_failure
-from hypersimplex.study.store import Run, Store
+from hypersimplex.study.store import Store
 from hypersimplex.study.sweep import Study, from_toml, override, read_toml, run_study, trainings
 from hypersimplex.study.train import Runtime
 
@@ -171,10 +173,8 @@ def run(
             console.print(f"note: {what}", style="yellow", soft_wrap=True)
         wanted = {c.key() for c in [*study.first(), *study.second(store)]}
         runs = [r for r in store.runs(study.metric) if r.key in wanted]
-        Comparison(runs, results(runs), None, False).show(console)
-        if engine.local:
-            for line in yardsticks(study, runtime, runs):
-                console.print(line, soft_wrap=True)
+        lines = yardsticks(study, runtime, runs) if engine.local else ()
+        Comparison(runs, results(runs), None, False).show(console, yardsticks=lines)
         failed = [r for r in runs if r.state not in FINISHED]
         for r in failed[:10]:
             print_failure(console, r)
@@ -207,8 +207,6 @@ def drop_checkpoints(store: Store) -> None:
 
 def say_what_runs_code(console: Terminal, study: Study, file: Path | None) -> None:
     """A file of settings looks harmless: where it names a function, say what that means before it runs."""
-    from hypersimplex.study.own import is_entry_point
-
     for name in study.dataset if file is not None else ():
         if is_entry_point(name):
             console.print(f"note: {file} names the data set {name}: this runs code from {Path.cwd()}", style="yellow")

@@ -1,7 +1,7 @@
 """The comparison of a study's runs: for a person, and for a program."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import one_of
 from hypersimplex.study.console import Terminal, cell_table
 from hypersimplex.study.measures import OTHERS
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
+from hypersimplex.study.rows import finite, table_rows
 from hypersimplex.study.stats import Cell, Result, cells
-from hypersimplex.study.store import Run, Store
+from hypersimplex.study.store import Store
 from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, verdict
 
 
@@ -64,7 +66,8 @@ class Comparison:
         chosen = [c for c in rows if c.measure not in OTHERS]
         return advice(chosen, speed.compare(chosen, {r.key: r for r in self.runs})[0])
 
-    def show(self, console: Terminal, quiet: bool = False) -> None:
+    def show(self, console: Terminal, quiet: bool = False, yardsticks: Iterable[str] = ()) -> None:
+        """Print the tables, what to hold against them, and last what they say and what to do."""
         rows = self.cells()
         if quiet:
             console.print(self.verdict(rows))
@@ -77,6 +80,8 @@ class Comparison:
             console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
             for note in footnotes(here):
                 console.print(f"By plain argmax, {note}.", style="dim")
+        for line in yardsticks:
+            console.print(line, soft_wrap=True)
         if rows and not self.paper_rule:
             if len(set(settings_tried(self.finished).values())) > 1:
                 console.print(budget(self.finished))
@@ -86,8 +91,6 @@ class Comparison:
             console.print(self.advice(rows))
 
     def as_json(self) -> str:
-        from hypersimplex.study.report import finite, table_rows
-
         rows = self.cells()
         document: dict[str, Any] = {"rule": self.rule}
         if not self.paper_rule:

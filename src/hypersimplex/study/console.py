@@ -22,7 +22,7 @@ from rich.text import Text
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import MEASURES
-from hypersimplex.study.store import Epoch
+from hypersimplex.study.records import Epoch
 
 if TYPE_CHECKING:
     from hypersimplex.study.stats import Cell
@@ -135,7 +135,9 @@ def in_words(value: float) -> str:
     if value < 5400:
         return f"{value / 60:.0f} min"
     hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours} h {minutes:02} min" if hours < 72 else f"{hours / 24:.0f} days"
+    if hours < 10:
+        return f"{hours} h {minutes:02} min"
+    return f"{value / 3600:.0f} h" if hours < 72 else f"{hours / 24:.0f} days"
 
 
 def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:

@@ -10,9 +10,9 @@ from matplotlib.ticker import MaxNLocator
 
 from hypersimplex.study.figures import STYLES, legend, svg
 from hypersimplex.study.measures import MEASURES
+from hypersimplex.study.records import Run
 from hypersimplex.study.speed import curve
 from hypersimplex.study.stats import summarize
-from hypersimplex.study.store import Run
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 from hypersimplex.study import checkpoint
 from hypersimplex.study.checkpoint import CheckpointError
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data, load_cached, load_for
+from hypersimplex.study.data import load_cached, load_for
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
+from hypersimplex.study.records import Epoch
+from hypersimplex.study.samples import Data
 from hypersimplex.study.schema import StoreError
-from hypersimplex.study.store import Epoch, Store
+from hypersimplex.study.store import Store
 from hypersimplex.study.train import DivergedError, Runtime, Training
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import Any
 from hypersimplex.study.config import LATER, RunConfig, from_mapping
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.plausible import WHOLENESS, ExportFileError, check_content, check_count, check_run, digest
+from hypersimplex.study.records import MEASURES, Epoch, Run
 from hypersimplex.study.schema import STATES
-from hypersimplex.study.store import MEASURES, Epoch, Run, Store
+from hypersimplex.study.store import Store
 
 CONFIG = [f.name for f in fields(RunConfig) if f.name not in LATER]
 MEASURED = ["val_accuracy", "test_accuracy"]

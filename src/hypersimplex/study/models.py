@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from hypersimplex.study.config import one_of
-from hypersimplex.study.data import Data
 from hypersimplex.study.formats import DataError
+from hypersimplex.study.samples import Data
 
 NETWORKS = ("mlp", "cnn", "paper")
 

@@ -12,10 +12,10 @@ from hypersimplex.study import figures, published, tabular
 from hypersimplex.study.console import batch_text, p_text
 from hypersimplex.study.curves import curves_figure, sparkline
 from hypersimplex.study.measures import MEASURES
-from hypersimplex.study.report import tables
+from hypersimplex.study.records import Run
 from hypersimplex.study.results import dataset_names, result
+from hypersimplex.study.rows import tables
 from hypersimplex.study.stats import Cell
-from hypersimplex.study.store import Run
 from hypersimplex.study.verdict import footnotes
 
 

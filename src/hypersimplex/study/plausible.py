@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hypersimplex.study.config import RunConfig, from_mapping
-from hypersimplex.study.store import MEASURES
+from hypersimplex.study.records import MEASURES
 
 Row = Mapping[str, Any]
 # In every row, so that a file cut anywhere still says how much it should hold.

@@ -15,7 +15,8 @@ from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, restored, save
 from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
-from hypersimplex.study.store import Epoch, Store
+from hypersimplex.study.records import Epoch
+from hypersimplex.study.store import Store
 from hypersimplex.study.train import DivergedError, Runtime
 
 

@@ -8,58 +8,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hypersimplex.study import published, speed, tabular
+from hypersimplex.study import speed, tabular
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.comparison import check_recorded
 from hypersimplex.study.config import DESCRIPTIONS, one_of
 from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.results import results
-from hypersimplex.study.stats import Cell, cells
+from hypersimplex.study.rows import finite, table_rows, tables
+from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import LEVEL, advice, budget, footnotes, needed, next_steps, verdict
-
-
-def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
-    """One flat row per cell, for every format."""
-    paper = {(c.dataset, c.batch_size, c.loss): c for c in by_paper_rule}
-    flat = []
-    for c in rows:
-        # The paper's rule is about the measure that runs are chosen by.
-        against, other = c.against, paper.get((c.dataset, c.batch_size, c.loss)) if c.measure not in OTHERS else None
-        flat.append(
-            {
-                "dataset": c.dataset,
-                "batch_size": c.batch_size,
-                "loss": c.loss,
-                "setting": c.setting,
-                "seeds": c.summary.n,
-                "measure": c.measure,
-                "mean": c.summary.mean,
-                "sd": c.summary.sd,
-                "low": c.summary.low,
-                "high": c.summary.high,
-                "difference": against.difference if against else None,
-                "difference_low": against.low if against else None,
-                "difference_high": against.high if against else None,
-                "bootstrap_low": against.bootstrap_low if against else None,
-                "bootstrap_high": against.bootstrap_high if against else None,
-                "t": against.t if against else None,
-                "p": against.p if against else None,
-                "holm_p": c.holm_p if against else None,
-                "effect": against.effect if against else None,
-                "baseline": c.baseline,
-                "primary": c.primary,
-                "foil": c.foil,
-                "comparisons": c.comparisons,
-                "seeds_needed": needed(c) if against and not c.foil and not c.holm_p < LEVEL else None,
-                "paper_rule_mean": other.summary.mean if other else None,
-                "paper_rule_difference": other.against.difference if other and other.against else None,
-                "paper_rule_p": other.against.p if other and other.against else None,
-                "published": published.mean(c.dataset.partition(" (")[0], c.loss, c.batch_size) if other else None,
-            }
-        )
-    return flat
+from hypersimplex.study.verdict import advice, budget, footnotes, next_steps, verdict
 
 
 def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
@@ -118,11 +77,6 @@ MADE = {
     "device": "device",
     "threads": "threads per process",
 }
-
-
-def tables(rows: Sequence[dict[str, Any]]) -> list[tuple[Measure, list[dict[str, Any]]]]:
-    """The rows of each measure, the one that runs are chosen by first."""
-    return [(MEASURES[m], [r for r in rows if r["measure"] == m]) for m in dict.fromkeys(r["measure"] for r in rows)]
 
 
 def markdown(content: dict[str, Any]) -> str:
@@ -203,13 +157,6 @@ def as_csv(content: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-def finite(value: Any) -> Any:
-    """A number as JSON can hold it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value
-
-
 def as_json(content: dict[str, Any]) -> str:
     names = ["verdict", "advice", "next_steps", "caveats", "budget", "baseline", "rule", "losses", "diverged"]
     names += ["unfinished", "made", "trainings", "time"]
@@ -224,6 +171,7 @@ def as_json(content: dict[str, Any]) -> str:
 def render(store: Store, format: str, baseline: str | None = None, metric: str | None = None) -> str:
     content = gather(store, baseline, metric)
     if format == "html":
+        # Drawing is what takes long to import.
         from hypersimplex.study.page import html
 
         text = html(content)

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import best as best_of
 from hypersimplex.study.measures import gain
+from hypersimplex.study.records import Run
 from hypersimplex.study.stats import Result
-from hypersimplex.study.store import Run
 
 # Everything else of a configuration is the protocol: losses are only compared within one.
 COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior"}

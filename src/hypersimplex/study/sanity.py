@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hypersimplex.study.batches import split
-from hypersimplex.study.data import Data
-from hypersimplex.study.store import Run
+from hypersimplex.study.records import Run
+from hypersimplex.study.samples import Data
 
 # Numbers in all: above, the regression itself would take minutes.
 LARGEST = 5_000_000

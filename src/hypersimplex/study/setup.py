@@ -6,9 +6,10 @@ import torch
 
 from hypersimplex.study.batches import check_rows, split
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data, load_for
+from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import check_data
 from hypersimplex.study.models import make_network, outputs
+from hypersimplex.study.samples import Data
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
 

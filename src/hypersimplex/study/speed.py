@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hypersimplex.study.measures import MEASURES
+from hypersimplex.study.records import Run
 from hypersimplex.study.stats import Cell, paired_bootstrap, summarize
-from hypersimplex.study.store import Run
 
 # The scores whose steps are counted: fixed, so that no result chooses them.
 LEVELS = (*(round(0.05 * i, 2) for i in range(1, 20)), 0.97, 0.98, 0.99)

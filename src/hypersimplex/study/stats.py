@@ -231,41 +231,65 @@ def cells(
 
     chosen = choose_settings(results)
     groups: dict[tuple[str, int, str], list[Result]] = defaultdict(list)
-    for r in results:
-        if other and other not in r.others:
-            continue
-        if not r.tuning and r.setting == chosen[r.dataset, r.loss, r.batch_size]:
-            groups[r.dataset, r.batch_size, r.loss].append(r)
     losses: dict[str, list[str]] = defaultdict(list)
     for r in results:
-        if not r.tuning:
-            losses[r.dataset].append(r.loss)
+        if r.tuning:
+            continue
+        losses[r.dataset].append(r.loss)
+        if (not other or other in r.others) and r.setting == chosen[r.dataset, r.loss, r.batch_size]:
+            groups[r.dataset, r.batch_size, r.loss].append(r)
     rows: list[Cell] = []
     families: dict[tuple[str, bool], list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
-        group.sort(key=lambda r: r.seed)
-        base = baseline or ("cross-entropy" if batch_size else "binary")
-        if baseline is None and base not in losses[dataset]:
-            base = losses[dataset][0]
-        score = {r.seed: value(r) for r in group}
-        reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])}
-        shared = [s for s in score if s in reference and not math.isnan(score[s]) and not math.isnan(reference[s])]
-        against = None
-        if loss != base and shared:
-            against = compare([score[s] for s in shared], [reference[s] for s in shared])
-        finite = [v for v in score.values() if not math.isnan(v)]
-        summary = summarize(finite) if finite else Summary(0, math.nan, math.nan, math.nan, math.nan)
-        keys = tuple(r.key for r in group)
-        values = tuple(score.values())
-        shown = (dataset, loss, batch_size, group[0].setting, tuple(score), values, summary, against, math.nan, keys)
-        foil = is_foil(loss, losses[dataset])
-        asked = other is None and loss == primary(name for name in losses[dataset] if name != base)
-        if not foil:
-            families[group[0].protocol, asked].append(len(rows))
-        rows.append(Cell(*shown, other or group[0].measure, base, primary=asked, foil=foil))
+        base = baseline or _usual_baseline(batch_size, losses[dataset])
+        scores = {r.seed: value(r) for r in group}
+        reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])} if loss != base else {}
+        cell = replace(
+            _cell(group, scores, reference),
+            measure=other or group[0].measure,
+            baseline=base,
+            primary=other is None and loss == primary(name for name in losses[dataset] if name != base),
+            foil=is_foil(loss, losses[dataset]),
+        )
+        if not cell.foil:
+            families[group[0].protocol, cell.primary].append(len(rows))
+        rows.append(cell)
     for family in families.values():
-        p_values = [c.against.p if c.against else math.nan for c in (rows[i] for i in family)]
-        count = sum(not math.isnan(p) for p in p_values)
-        for i, p in zip(family, holm(p_values), strict=True):
-            rows[i] = replace(rows[i], holm_p=p, comparisons=count)
+        corrected = _corrected([rows[i] for i in family])
+        for i, cell in zip(family, corrected, strict=True):
+            rows[i] = cell
     return rows
+
+
+def _usual_baseline(batch_size: int, losses: Sequence[str]) -> str:
+    usual = "cross-entropy" if batch_size else "binary"
+    return usual if usual in losses else losses[0]
+
+
+def _cell(group: Iterable[Result], scores: Mapping[int, float], reference: Mapping[int, float]) -> Cell:
+    """The scores of one loss at one batch size by seed, and their comparison with the baseline's."""
+    runs = sorted(group, key=lambda r: r.seed)
+    seeds = list(dict.fromkeys(r.seed for r in runs))
+    finite = [s for s in seeds if not math.isnan(scores[s])]
+    shared = [s for s in finite if not math.isnan(reference.get(s, math.nan))]
+    nothing = Summary(0, math.nan, math.nan, math.nan, math.nan)
+    first = runs[0]
+    return Cell(
+        dataset=first.dataset,
+        loss=first.loss,
+        batch_size=first.batch_size,
+        setting=first.setting,
+        seeds=tuple(seeds),
+        scores=tuple(scores[s] for s in seeds),
+        summary=summarize([scores[s] for s in finite]) if finite else nothing,
+        against=compare([scores[s] for s in shared], [reference[s] for s in shared]) if shared else None,
+        holm_p=math.nan,
+        keys=tuple(r.key for r in runs),
+    )
+
+
+def _corrected(family: Sequence[Cell]) -> list[Cell]:
+    """Cells whose tests are corrected together."""
+    p_values = [c.against.p if c.against else math.nan for c in family]
+    count = sum(not math.isnan(p) for p in p_values)
+    return [replace(c, holm_p=p, comparisons=count) for c, p in zip(family, holm(p_values), strict=True)]

@@ -10,7 +10,8 @@ from rich.table import Table
 
 from hypersimplex.study.console import Terminal, batch_text, in_words, narrow_table
 from hypersimplex.study.locks import is_claimed
-from hypersimplex.study.store import Run, Store
+from hypersimplex.study.records import Run
+from hypersimplex.study.store import Store
 
 STATES = ("done", "running", "interrupted", "pending", "diverged", "failed")
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hypersimplex.study.catalog import VARIABLE
-from hypersimplex.study.data import Data, stratified
 from hypersimplex.study.formats import Array, DataError
+from hypersimplex.study.samples import Data, stratified
 from hypersimplex.study.tables import PACKED, Block, Codes, Columns, converted, read_csv, read_libsvm
 
 CLASSES = ("negative", "positive")

@@ -12,10 +12,10 @@ from torch import Tensor
 from hypersimplex.study import checkpoint, evaluation, scoring
 from hypersimplex.study.batches import Features, Images, prepare
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import Data
 from hypersimplex.study.losses import make_loss
 from hypersimplex.study.models import make_network
-from hypersimplex.study.store import Epoch
+from hypersimplex.study.records import Epoch
+from hypersimplex.study.samples import Data
 
 # "linear" is the scaling rule: the learning rate grows with the batch size, from this one.
 REFERENCE_BATCH = 128
