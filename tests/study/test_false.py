@@ -19,7 +19,7 @@ from hypersimplex.study.data import load_cached
 from hypersimplex.study.engines import execute
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime, Training
-from tests.study.conftest import epoch
+from tests.study.conftest import NO_TIMES, epoch
 from tests.study.test_cli import call
 
 ONE = Runtime(threads=1)
@@ -256,13 +256,13 @@ def test_a_whole_checkpoint_of_another_version_restarts_its_run(store, short, tm
     with Store(tmp_path / "alone.sqlite") as alone:
         alone.add_runs([short])
         execute(alone, short, ONE, lambda *_: None)
-        expected = [replace(e, seconds=0.0) for e in alone.epochs(short.key())]
+        expected = [replace(e, **NO_TIMES) for e in alone.epochs(short.key())]
     store.add_runs([short])
     _, state = snapshot_after(short, 2)
     CHANGES[change](state)
     checkpoint.write(store.work_folder, short.key(), checkpoint.pack(state))
     assert execute(store, short, ONE, lambda *_: None) == "done"
-    assert [replace(e, seconds=0.0) for e in store.epochs(short.key())] == expected
+    assert [replace(e, **NO_TIMES) for e in store.epochs(short.key())] == expected
     assert any("the run starts again" in what for _, _, what in store.events())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup, escape
 from matplotlib.ticker import MaxNLocator
 
-from hypersimplex.study.figures import STYLES, legend, svg
+from hypersimplex.study.figures import STYLES, keep_possible, legend, svg
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
 from hypersimplex.study.speed import curve
@@ -45,6 +45,7 @@ def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequ
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step" if counted else "epoch" if batch else "epoch of ten rounds")
         axes.set_ylabel(measure.axis)
+        keep_possible(axes, measure)
         legend(axes)
 
     unit = " %" if measure.percent else ""

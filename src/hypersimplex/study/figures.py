@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from hypersimplex.study.console import batch_text
-from hypersimplex.study.measures import MEASURES
+from hypersimplex.study.measures import MEASURES, Measure
 from hypersimplex.study.stats import Cell
 
 # Axes and text are drawn in this colour and handed to the page as currentColor, so that dark pages get light axes.
@@ -113,12 +113,19 @@ def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
             )
         _batch_axis(axes, batches)
         axes.set_ylabel(measure.axis)
+        keep_possible(axes, measure)
         legend(axes)
 
     unit = " %" if measure.percent else ""
     points = "; ".join(f"{_at(c)}: {measure.text(c.summary.mean)}{unit}" for c in cells)
     against = " against batch size" if any(batches) else ""
     return svg(name, f"{dataset}: {measure.title}{against}", f"Mean over seeds. {points}.", draw)
+
+
+def keep_possible(axes: Any, measure: Measure) -> None:
+    """Cut the axis to scores there can be: the interval of a few seeds reaches beyond them."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0.0), min(high, 1.005 * measure.scale) if measure.higher else high)
 
 
 def _half(low: float, high: float) -> float:
