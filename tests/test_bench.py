@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import typer
 from typer.testing import CliRunner
 
 from benchmarks import timing
@@ -20,12 +19,8 @@ from hypersimplex import reference
 OWN = ["hypersimplex", "sort in torch", "bisection in torch"]
 
 
-APP = typer.Typer()
-APP.command()(command.bench)
-
-
 def bench(folder, *arguments):
-    return CliRunner().invoke(APP, ["--output", str(folder), "--peers-folder", str(folder), *arguments])
+    return CliRunner().invoke(command.app, ["--output", str(folder), "--peers-folder", str(folder), *arguments])
 
 
 @pytest.mark.parametrize("function", [plain.by_sorting, plain.by_bisection])

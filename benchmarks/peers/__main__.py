@@ -85,5 +85,8 @@ def bench(
         raise typer.Exit(1) from None
 
 
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app.command()(bench)
+
 if __name__ == "__main__":
-    typer.run(bench)
+    app()

@@ -146,7 +146,7 @@ def test_a_toml_file_then_options(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--loss", "hyper"], "loss must be one of cross-entropy, hinge"),
+        (["--loss", "hyper"], "loss must be one of cross-entropy, label-smoothing"),
         (["--epochs", "0"], "epochs must be at least 1, got 0"),
         (["--prior", "2", "--loss", "mse"], "error: prior must be between 0 and 1, got 2.0"),
         (["--tau", "0", "--loss", "mse"], "error: tau must be positive, got 0.0"),
