@@ -51,10 +51,10 @@ class BackwardTasks {
         Dual dual[most_rows];
         int64_t n = p.layout.n;
         for (int64_t r = 0; r < count; ++r) {
-            const T *y = p.y + p.layout.origin(first + r), *v = p.v + p.layout.origin(first + r);
-            dual[r] = sum_blocks<Dual>(n, threads, [&](int64_t from, int64_t to) {
-                return p.grad_tau ? dual_row<T, true>(y + from, v + from, to - from)
-                                  : dual_row<T, false>(y + from, v + from, to - from);
+            int64_t at = p.layout.origin(first + r);
+            dual[r] = sum_blocks<Dual>(n, threads, [this, at](int64_t from, int64_t to) {
+                const T *y = p.y + at + from, *v = p.v + at + from;
+                return p.grad_tau ? dual_row<T, true>(y, v, to - from) : dual_row<T, false>(y, v, to - from);
             });
         }
         for (int64_t r = 0; r < count; ++r) {
@@ -62,11 +62,11 @@ class BackwardTasks {
             T y = p.y[at], mean = static_cast<T>(dual[r].mean()),
               inverse = static_cast<T>(1 / p.tau[first + r]);
             report(first + r, y != y, dual[r]);
-            if (p.grad && y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
-            if (!p.grad || y != y) continue;
-            in_blocks(n, threads, [&](int64_t from, int64_t to) {
+            if (!p.grad) continue;
+            in_blocks(n, threads, [this, at, mean, inverse](int64_t from, int64_t to) {
                 grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
             });
+            if (y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
         }
     }
 

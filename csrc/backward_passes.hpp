@@ -42,27 +42,46 @@ struct DualLanes {
             vy += L::keep(vv * yy, on);
         }
     }
+
+    HS_INLINE void collect(const DualLanes& other, Dual& out) const {
+        out.count += static_cast<double>(L::total_int(count + other.count));
+        out.v += L::total(L::widen(v + other.v));
+        if constexpr (full) {
+            out.y += L::total(L::widen(y + other.y));
+            out.vy += L::total(L::widen(vy + other.vy));
+        }
+    }
 };
+
+// Rows shorter than a register; apart, to spare the others its registers.
+template <class T>
+HS_APART Dual dual_short_row(const T* y, const T* v, int64_t n) {
+    Dual out{0, 0, 0, 0};
+    for (int64_t i = 0; i < n; ++i) out.add_entry(y[i], v[i]);
+    return out;
+}
 
 template <class T, bool full>
 HS_APART Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
+    if (n < W) return dual_short_row(y, v, n);
     Dual out{0, 0, 0, 0};
+    DualLanes<T, full> a, b;
+    // The last register overlaps the one before: what is in that counts as zero here.
+    if (int left = static_cast<int>(n % W))
+        b.add(L::keep(L::load(y + n - W), lanes_from<T>(W - left)), L::load(v + n - W));
     int64_t i = 0;
-    while (i + W <= n) {
-        DualLanes<T, full> a, b;
+    do {
         int64_t end = i + run * W < n ? i + run * W : n;
         for (; i + 2 * W <= end; i += 2 * W) {
             a.add(L::load(y + i), L::load(v + i));
             b.add(L::load(y + i + W), L::load(v + i + W));
         }
         if (i + W <= end) a.add(L::load(y + i), L::load(v + i)), i += W;
-        out.count += static_cast<double>(L::total_int(a.count + b.count));
-        out.v += L::total(L::widen(a.v + b.v));
-        if constexpr (full) out.y += L::total(L::widen(a.y + b.y)), out.vy += L::total(L::widen(a.vy + b.vy));
-    }
-    for (; i < n; ++i) out.add_entry(y[i], v[i]);
+        a.collect(b, out);
+        a = b = {};
+    } while (i + W <= n);
     return out;
 }
 
@@ -72,13 +91,17 @@ HS_INLINE T grad_of(T y, T v, T mean, T inverse) {
 }
 
 template <class T>
-HS_APART void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
+HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
     using L = Lanes<T>;
     constexpr int W = L::width;
     typename L::Vec m = L::splat(mean), inv = L::splat(inverse);
-    int64_t i = 0;
-    for (; i + W <= n; i += W)
+    auto write = [&](int64_t i) {
         L::store(grad + i, L::keep((L::load(v + i) - m) * inv, DualLanes<T, false>::active(L::load(y + i))));
+    };
+    int64_t i = 0;
+    for (; i + W <= n; i += W) write(i);
+    if (i == n) return;
+    if (n >= W) return write(n - W);
     for (; i < n; ++i) grad[i] = grad_of(y[i], v[i], mean, inverse);
 }
 

@@ -206,6 +206,20 @@ Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vec
     return tell(without_gil([&] { return run(step, sizes, addresses, threads); }));
 }
 
+// On addresses, where checks of views would cost more than small problems take.
+void define_raw(nb::module_& m) {
+    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a,
+          "tau"_a, "threads"_a);
+    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a,
+          "tau"_a, "threads"_a);
+    m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
+          "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
+          "k_used"_a, "threads"_a);
+    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a,
+          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "batches"_a);
+    m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
+}
+
 }    // namespace
 
 NB_MODULE(_kernel, m) {
@@ -254,15 +268,5 @@ NB_MODULE(_kernel, m) {
           "tau"_a.noconvert(), "mean"_a.noconvert() = nb::none(), "factor"_a.noconvert() = nb::none(),
           "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(), "threads"_a = 1,
           "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
-
-    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a,
-          "tau"_a, "threads"_a);
-    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a,
-          "tau"_a, "threads"_a);
-    m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
-          "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
-          "k_used"_a, "threads"_a);
-    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a,
-          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "batches"_a);
-    m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
+    define_raw(m);
 }

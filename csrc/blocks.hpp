@@ -65,17 +65,21 @@ HS_APART Sum sum_long_blocks(int64_t n, int threads, F& work) {
     return parts[0];
 }
 
-// work(from, to) for all of n entries.
+// work(from, to) for all of n entries. Only a copy of it is given away: what work holds by value stays in
+// registers on the short way.
 template <class F>
-HS_INLINE void in_blocks(int64_t n, int threads, F&& work) {
-    if (n < parallel_row) work(int64_t{0}, n);
-    else in_long_blocks(n, threads, work);
+HS_INLINE void in_blocks(int64_t n, int threads, F work) {
+    if (n < parallel_row) return work(int64_t{0}, n);
+    F given = work;
+    in_long_blocks(n, threads, given);
 }
 
 // The same, where work returns what its part adds.
 template <class Sum, class F>
-HS_INLINE Sum sum_blocks(int64_t n, int threads, F&& work) {
-    return n < parallel_row ? work(int64_t{0}, n) : sum_long_blocks<Sum>(n, threads, work);
+HS_INLINE Sum sum_blocks(int64_t n, int threads, F work) {
+    if (n < parallel_row) return work(int64_t{0}, n);
+    F given = work;
+    return sum_long_blocks<Sum>(n, threads, given);
 }
 
 inline void fail(Result& result, Status status, int64_t slice, int64_t limit = 0) {

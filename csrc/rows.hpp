@@ -42,6 +42,29 @@ HS_INLINE typename Lanes<T>::Int lanes_from(int first) {
     return Lanes<T>::load_int(steps.value + W - first);
 }
 
+// Entries from i on, fewer than a register holds; returns what they add to the sum.
+template <class T, bool write>
+HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t n, const Pass<T>& at,
+                                           typename Lanes<T>::Int& above, typename Lanes<T>::Int& ones) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    Vec sum = {}, none = L::splat(-std::numeric_limits<T>::infinity()), one = L::splat(1);
+    if (n >= W) {
+        Vec v = L::load(x + n - W);
+        at.add(L::pick(lanes_from<T>(static_cast<int>(W - (n - i))), v, none), sum, above, ones);
+        if constexpr (write) L::store(y + n - W, L::min(one, L::max(L::splat(0), at.place(v))));
+        return sum;
+    }
+    T tail[W];
+    L::store(tail, none);
+    std::memcpy(tail, x, static_cast<size_t>(n) * sizeof(T));
+    Vec p = at.add(L::load(tail), sum, above, ones);
+    L::store(tail, L::min(one, p));
+    if constexpr (write) std::memcpy(y, tail, static_cast<size_t>(n) * sizeof(T));
+    return sum;
+}
+
 // Sums over one slice; with `y`, the projection is written as well.
 template <class T, bool write>
 HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
@@ -81,22 +104,7 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
         total += L::widen(sum);
         i += W;
     }
-    if (i < n) {
-        Vec sum = {}, none = L::splat(-std::numeric_limits<T>::infinity());
-        if (n >= W) {
-            Vec v = L::load(x + n - W);
-            at.add(L::pick(lanes_from<T>(static_cast<int>(W - (n - i))), v, none), sum, above, ones);
-            if constexpr (write) L::store(y + n - W, L::min(one, L::max(L::splat(0), at.place(v))));
-        } else {
-            T tail[W];
-            L::store(tail, none);
-            std::memcpy(tail, x, static_cast<size_t>(n) * sizeof(T));
-            Vec p = at.add(L::load(tail), sum, above, ones);
-            L::store(tail, L::min(one, p));
-            if constexpr (write) std::memcpy(y, tail, static_cast<size_t>(n) * sizeof(T));
-        }
-        total += L::widen(sum);
-    }
+    if (i < n) total += L::widen(pass_rest<T, write>(x, y, i, n, at, above, ones));
     return {L::total(total), static_cast<double>(L::total_int(above - ones)),
             static_cast<double>(L::total_int(ones))};
 }

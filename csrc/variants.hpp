@@ -11,12 +11,21 @@ extern const Variant table;
 namespace avx2 {
 extern const Variant table;
 }
+#if !defined(HS_WITHOUT_AVX512)
 namespace avx512 {
 extern const Variant table;
 }
-inline const Variant* const variants[] = {&avx512::table, &avx2::table, &baseline::table};
-#else
-inline const Variant* const variants[] = {&baseline::table};
 #endif
+#endif
+
+inline const Variant* const variants[] = {
+#if defined(HS_X86_VARIANTS)
+#if !defined(HS_WITHOUT_AVX512)
+    &avx512::table,
+#endif
+    &avx2::table,
+#endif
+    &baseline::table,
+};
 
 }    // namespace hs

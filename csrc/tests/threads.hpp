@@ -2,6 +2,7 @@
 // also when several callers come at once.
 #pragma once
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -44,16 +45,15 @@ inline bool others_help(const std::function<void()>& call) {
     return false;
 }
 
-// One call of each entry of the table, on arrays of its own.
+// What the entries read, drawn once. One row or two are long enough to be cut into blocks.
 template <class T>
-struct Entries {
-    static constexpr int64_t n = 1 << 19, classes = 2, most = 4096;    // slices at most
-    std::vector<T> x, v, y, grad;
+struct Given {
+    static constexpr int64_t n = (1 << 18) + 512;
+    std::vector<T> x, v;
     std::vector<int64_t> labels;
-    std::vector<float> targets, weights, small_grad, hess;
-    std::vector<double> numbers;
+    std::vector<float> targets, weights;
 
-    Entries() : y(n), grad(2 * n), small_grad(n), hess(n), numbers(3 * most) {
+    Given() {
         Random random(3);
         std::normal_distribution<double> normal;
         for (int64_t i = 0; i < 2 * n; ++i) x.push_back(static_cast<T>(normal(random)));
@@ -64,22 +64,34 @@ struct Entries {
             weights.push_back(static_cast<float>(random() % 4));
         }
     }
+};
 
-    // What an entry computed, in one vector, so that bits can be compared.
-    std::vector<double> result() const {
-        std::vector<double> all(numbers);
-        for (const std::vector<T>* a : {&y, &grad})
-            for (T e : *a) all.push_back(static_cast<double>(e));
-        for (float e : small_grad) all.push_back(static_cast<double>(e));
-        for (float e : hess) all.push_back(static_cast<double>(e));
-        return all;
+// One call of each entry of the table, into arrays of its own.
+template <class T>
+struct Entries {
+    static constexpr int64_t n = Given<T>::n, classes = 2, most = 4096;    // slices at most
+    const Given<T>& given;
+    std::vector<T> y, grad;
+    std::vector<float> small_grad, hess;
+    std::vector<double> numbers;
+    int64_t kept = 0;
+
+    explicit Entries(const Given<T>& all)
+        : given(all), y(n), grad(2 * n), small_grad(n), hess(n), numbers(3 * most) {}
+
+    bool same_bits(const Entries& other) const {
+        auto same = [](const auto& a, const auto& b) {
+            return std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0;
+        };
+        return same(y, other.y) && same(grad, other.grad) && same(small_grad, other.small_grad) &&
+               same(hess, other.hess) && same(numbers, other.numbers) && kept == other.kept;
     }
 
     void project(const Functions<T>& f, Layout l, int threads) {
         f.project({l,
                    {nullptr, 0.3 * static_cast<double>(l.n)},
                    {nullptr, 1},
-                   x.data(),
+                   given.x.data(),
                    y.data(),
                    numbers.data(),
                    threads});
@@ -89,14 +101,15 @@ struct Entries {
         f.backward({l,
                     {nullptr, 1},
                     y.data(),
-                    v.data(),
+                    given.v.data(),
                     grad.data(),
                     numbers.data() + most,
                     numbers.data() + 2 * most,
                     threads});
     }
     void binary(const Functions<T>& f, Layout l, int threads) {
-        f.binary({l, {nullptr, std::floor(0.3 * static_cast<double>(l.n))}, x.data(), y.data(), threads});
+        double k = std::floor(0.3 * static_cast<double>(l.n));
+        f.binary({l, {nullptr, k}, given.x.data(), y.data(), threads});
     }
     Loss<T> batch(int64_t c, bool by_row, double* mu, int threads) {
         int64_t samples = n / c;
@@ -106,8 +119,8 @@ struct Entries {
                 by_row ? c : 1,
                 by_row ? 1 : samples,
                 1,
-                x.data(),
-                labels.data(),
+                given.x.data(),
+                given.labels.data(),
                 -100,
                 nullptr,
                 nullptr,
@@ -135,12 +148,10 @@ struct Entries {
     }
     void objective(const Functions<T>& f, ObjectiveStep step, bool weighted, int threads) {
         double mu = 0.1, tau = 0.8, mean = 0.05, on = 1.5, off = 0.25;
-        f.objective({step, n, 1, n, n, x.data(), targets.data(), weighted ? weights.data() : nullptr, &mu,
-                     &tau, &mean, &on, &off, nullptr, numbers.data(), small_grad.data(), hess.data(),
-                     threads});
+        const float* weight = weighted ? given.weights.data() : nullptr;
+        f.objective({step, n, 1, n, n, given.x.data(), given.targets.data(), weight, &mu, &tau, &mean, &on,
+                     &off, nullptr, numbers.data(), small_grad.data(), hess.data(), threads});
     }
-
-    int64_t kept = 0;
 };
 
 template <class T>
@@ -149,11 +160,13 @@ using Call = std::function<void(Entries<T>&, int threads)>;
 template <class T>
 std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
     constexpr int64_t n = Entries<T>::n;
-    Layout row{1, n, 1, n, 1, 0}, rows{3, 150001, 1, 150001, 1, 0}, short_rows{4000, 64, 1, 64, 1, 0};
-    Layout narrow{1, n / 2, 2, 0, 2, 1}, wide{1, 20000, 24, 0, 24, 1}, apart{1, n / 2, 1, 0, 2, 2};
+    // The last but one is too long to be transposed, the last is not.
+    Layout row{1, n, 1, n, 1, 0}, rows{2, n / 2, 1, n / 2, 1, 0}, short_rows{4000, 64, 1, 64, 1, 0};
+    Layout apart{1, n / 2, 1, 0, 2, 2}, narrow{1, n / 2, 2, 0, 2, 1}, wide{1, n / 16, 16, 0, 16, 1},
+        transposed{1, 1000, 250, 0, 250, 1};
     std::vector<std::pair<std::string, Call<T>>> all;
     auto add = [&](const char* name, Call<T> call) { all.push_back({name, std::move(call)}); };
-    for (Layout l : {row, rows, short_rows, narrow, wide, apart}) {
+    for (Layout l : {row, rows, short_rows, apart, narrow, wide, transposed}) {
         std::string shape = std::to_string(l.n) + " x " + std::to_string(l.slices());
         add(("project " + shape).c_str(), [=, &f](Entries<T>& e, int threads) { e.project(f, l, threads); });
         add(("backward " + shape).c_str(),
@@ -163,7 +176,8 @@ std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
         add("binary", [=, &f](Entries<T>& e, int threads) { e.binary(f, l, threads); });
     for (int64_t c : {1, 2, 64})
         for (bool by_row : {true, false})
-            add("loss", [=, &f](Entries<T>& e, int threads) { e.loss(f, c, by_row, threads); });
+            add((std::string("loss of ") + (by_row ? "rows of " : "columns, ") + std::to_string(c)).c_str(),
+                [=, &f](Entries<T>& e, int threads) { e.loss(f, c, by_row, threads); });
     for (bool grad : {false, true})
         add("loss at thresholds", [=, &f](Entries<T>& e, int threads) { e.loss_at(f, grad, threads); });
     for (ObjectiveStep step :
@@ -175,30 +189,23 @@ std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
 }
 
 template <class T>
-void check_bits(const std::vector<double>& one, const std::vector<double>& other) {
-    for (size_t i = 0; i < one.size(); ++i) check(one[i] == other[i], "the same bits", other[i], one[i]);
-}
-
-template <class T>
 void test_all(const Variant& v) {
-    const Functions<T>& f = functions<T>(v);
-    for (const auto& [name, call] : calls<T>(f)) {
+    const Given<T> given;
+    for (const auto& [name, call] : calls<T>(functions<T>(v))) {
         context =
             std::string(v.name) + ", " + name + " of " + std::to_string(sizeof(T)) + " bytes on threads";
-        Entries<T> alone, shared, first, second;
+        Entries<T> alone(given), shared(given), first(given), second(given);
         call(alone, 1);
-        std::vector<double> right = alone.result();
         for (int threads : {2, 3, 5}) {
             call(shared, threads);
-            check_bits<T>(right, shared.result());
+            check(shared.same_bits(alone), "the same bits on threads", threads);
         }
-        std::thread other([&] {
+        std::thread other([&, &call = call] {
             for (int i = 0; i < 3; ++i) call(first, 2);
         });
         for (int i = 0; i < 3; ++i) call(second, 3);
         other.join();
-        check_bits<T>(right, first.result());
-        check_bits<T>(right, second.result());
+        check(first.same_bits(alone) && second.same_bits(alone), "the same bits for two callers at once");
     }
 }
 
@@ -206,9 +213,10 @@ void test_all(const Variant& v) {
 template <class T>
 void test_help(const Variant& v) {
 #if defined(__linux__)
+    const Given<T> given;
     for (const auto& [name, call] : calls<T>(functions<T>(v))) {
         context = std::string(v.name) + ", " + name;
-        Entries<T> entries;
+        Entries<T> entries(given);
         check(others_help([&] { call(entries, 2); }), "other threads work along");
     }
 #else
