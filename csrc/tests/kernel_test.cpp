@@ -209,6 +209,5 @@ int main(int arguments, char**) {
         threads::test_all<double>(*v);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
-    if (arguments == 1 && std::thread::hardware_concurrency() > 1) threads::test_help<float>(variant());
     return failures != 0;
 }

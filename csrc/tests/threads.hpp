@@ -1,49 +1,13 @@
 // Threads: every entry that is long uses those it is given, and the bits are the same for any number of them,
 // also when several callers come at once.
 #pragma once
-#include <chrono>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <thread>
 
 #include "losses.hpp"
 #include "problems.hpp"
-#if defined(__linux__)
-#include <dirent.h>
-#include <unistd.h>
-#endif
-
 namespace hs::threads {
-
-// Nanoseconds that the other threads of this process have run.
-inline int64_t others_ran() {
-    int64_t all = 0;
-#if defined(__linux__)
-    DIR* tasks = opendir("/proc/self/task");
-    while (dirent* task = tasks ? readdir(tasks) : nullptr) {
-        std::string id = task->d_name;
-        if (id[0] == '.' || id == std::to_string(getpid())) continue;
-        int64_t ran = 0;
-        std::ifstream("/proc/self/task/" + id + "/schedstat") >> ran;
-        all += ran;
-    }
-    if (tasks) closedir(tasks);
-#endif
-    return all;
-}
-
-// Spinning for work that does not come costs some ten microseconds a call; work takes far longer.
-inline bool others_help(const std::function<void()>& call) {
-    auto begun = std::chrono::steady_clock::now();
-    int64_t before = others_ran(), calls = 0;
-    while (std::chrono::steady_clock::now() - begun < std::chrono::seconds(20)) {
-        call();
-        if (others_ran() - before > 200000 * ++calls + 1000000) return true;
-        if (calls > 10) before = others_ran(), calls = 0;
-    }
-    return false;
-}
 
 // What the entries read, drawn once. One row or two are long enough to be cut into blocks.
 template <class T>
@@ -207,21 +171,6 @@ void test_all(const Variant& v) {
         other.join();
         check(first.same_bits(alone) && second.same_bits(alone), "the same bits for two callers at once");
     }
-}
-
-// With several processors, whoever is given threads uses them.
-template <class T>
-void test_help(const Variant& v) {
-#if defined(__linux__)
-    const Given<T> given;
-    for (const auto& [name, call] : calls<T>(functions<T>(v))) {
-        context = std::string(v.name) + ", " + name;
-        Entries<T> entries(given);
-        check(others_help([&] { call(entries, 2); }), "other threads work along");
-    }
-#else
-    (void)v;
-#endif
 }
 
 }    // namespace hs::threads

@@ -15,6 +15,8 @@ def project(x: Array, k: Array, tau: Array) -> tuple[Array, Array]:
     At least as many entries as k must be above -inf, and at most k of them may be +inf.
     """
     x = x.astype(np.float64)
+    if x.shape[1] == 0:  # every sample of a batch was ignored
+        return x, np.zeros(len(x))
     falling = -np.sort(-x, axis=1)
     edge = np.clip(np.ceil(k).astype(int) - 1, 0, None)[:, None]
     above = np.take_along_axis(falling, edge, 1)  # the ceil(k)-th largest: mu is at most tau below it
