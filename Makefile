@@ -64,18 +64,18 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
 	@echo "  make test-baseline  the operator's properties on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
-	@echo "  make sanitize-python  the Python tests over a module built with AddressSanitizer"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers"
 	@echo "  make test-docs   the documentation's site, its links and all of its code"
 	@echo "  make test-notebooks  the notebooks, from the first cell to the last"
 	@echo "  make test-jax    the JAX front end"
 	@echo "  make test-ray    the study on a Ray cluster of two workers"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter"
+	@echo "Longer still, each by itself: make mutants, make soak, make fuzz, make sanitize-python (the Python tests over a module built with AddressSanitizer)."
 	@echo "What needs JAX, Ray, Triton, LightGBM or XGBoost runs in .venv-all, which is made when it is first needed."
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize sanitize-python test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
