@@ -53,6 +53,9 @@ struct Backward {
     int threads;
 };
 
+// Selection is worth a task of its own, and worth other threads, from so many entries on.
+constexpr int64_t binary_task = 1 << 12, binary_worth = 1 << 13;
+
 template <class T>
 struct Binary {
     Layout layout;

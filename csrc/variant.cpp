@@ -47,6 +47,8 @@ static const Constant constants[] = {
     {"loss_wide_tile", most_classes_together},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
+    {"binary_task", binary_task},
+    {"binary_worth", binary_worth},
     {nullptr, 0},
 };
 
