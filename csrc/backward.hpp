@@ -33,6 +33,8 @@ class BackwardTasks {
     int64_t number;
 
   private:
+    static constexpr int W = Lanes<T>::width;
+
     // A slice is NaN as a whole or not at all, so its first entry tells.
     void report(int64_t slice, bool nan, const Dual& dual) const {
         double none = std::numeric_limits<double>::quiet_NaN();
@@ -52,9 +54,12 @@ class BackwardTasks {
         int64_t n = p.layout.n;
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
+            if (n >= W && n < parallel_row && !p.grad_tau) {
+                dual[r] = dual_row<T, false>(p.y + at, p.v + at, n);
+                continue;
+            }
             dual[r] = sum_blocks<Dual>(n, threads, [this, at](int64_t from, int64_t to) {
-                const T *y = p.y + at + from, *v = p.v + at + from;
-                return p.grad_tau ? dual_row<T, true>(y, v, to - from) : dual_row<T, false>(y, v, to - from);
+                return part(p.y + at + from, p.v + at + from, to - from);
             });
         }
         for (int64_t r = 0; r < count; ++r) {
@@ -68,6 +73,11 @@ class BackwardTasks {
             });
             if (y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
         }
+    }
+
+    HS_APART Dual part(const T* y, const T* v, int64_t n) const {
+        if (n < W) return dual_short_row(y, v, n);
+        return p.grad_tau ? dual_row<T, true>(y, v, n) : dual_row<T, false>(y, v, n);
     }
 
     void scattered(int64_t slice, int threads) const {

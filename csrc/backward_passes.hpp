@@ -62,10 +62,9 @@ HS_APART Dual dual_short_row(const T* y, const T* v, int64_t n) {
 }
 
 template <class T, bool full>
-HS_APART Dual dual_row(const T* y, const T* v, int64_t n) {
+HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
-    if (n < W) return dual_short_row(y, v, n);
     Dual out{0, 0, 0, 0};
     DualLanes<T, full> a, b;
     // The last register overlaps the one before: what is in that counts as zero here.

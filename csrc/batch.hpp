@@ -4,6 +4,8 @@
 
 namespace hs::HS_VARIANT {
 
+constexpr int64_t always_written = 128;
+
 template <class T, class Sink>
 class RowBatch {
   public:
@@ -12,17 +14,22 @@ class RowBatch {
     void run(int count) {
         double n = static_cast<double>(rows.n);
         begin(count, n);
-        int open = step.count;
         for (int number = 0; number < most_passes && open; ++number) {
-            for (int j = 0; j < step.count; ++j)
-                if (!step.settled[j]) look(j);
+            for (int o = 0; o < open; ++o) look(list[o], number > 0);
             step.update<T>(0, step.count, n, 1);
-            for (int j = 0; j < step.count; ++j)
-                if (step.settled[j] && !done[j]) finish(j), --open;
+            // Without branches, which nobody could predict.
+            int ended[most_slices], over = 0, left = 0;
+            for (int o = 0; o < open; ++o) {
+                int j = list[o], settled = static_cast<int>(step.settled[j]);
+                ended[over] = list[left] = j;
+                over += settled;
+                left += 1 - settled;
+            }
+            for (int o = 0; o < over; ++o) finish(ended[o]);
+            open = left;
             if (2 * open < step.count) compact();
         }
-        for (int j = 0; j < step.count; ++j)
-            if (!done[j]) select_row(rows, row[j], sink);
+        for (int o = 0; o < open; ++o) select_row(rows, row[list[o]], sink);
     }
 
   private:
@@ -41,7 +48,6 @@ class RowBatch {
             variance[j] = m.variance();
             z[j] = rows.k.values || m.count < n ? quantile(m, k) : all;
             row[j] = r;
-            done[j] = false;
             step.k[j] = k;
             step.tau[j] = tau;
             inverse[j] = static_cast<T>(1 / tau);
@@ -50,25 +56,26 @@ class RowBatch {
             mean[j] = guess(mean[j], variance[j], z[j], step.tau[j]);
             variance[j] = step.tau[j] + std::sqrt(variance[j]) / 4;
         }
-        for (int j = 0; j < step.count; ++j) step.start(j, mean[j], variance[j]);
+        for (int j = 0; j < step.count; ++j) step.start(j, mean[j], variance[j]), list[j] = j;
+        open = step.count;
     }
 
     void compact() {
-        int kept = 0;
-        for (int j = 0; j < step.count; ++j) {
-            if (done[j]) continue;
-            step.move(j, kept);
-            row[kept] = row[j];
-            inverse[kept] = inverse[j];
-            done[kept++] = false;
+        for (int o = 0; o < open; ++o) {
+            int j = list[o];
+            step.move(j, o);
+            row[o] = row[j];
+            inverse[o] = inverse[j];
+            list[o] = o;
         }
-        step.count = kept;
+        step.count = open;
     }
 
-    void look(int j) {
+    // In very short rows a pass that writes in vain costs less than one more to write at the end.
+    HS_INLINE void look(int j, bool may_write) {
         const T* x = rows.row(row[j]);
         Split<T> at = split<T>(step.mu[j], step.low[j]);
-        written[j] = step.near[j] && sink.wanted();
+        written[j] = may_write && (rows.n <= always_written || step.near[j]) && sink.wanted();
         Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j])
                             : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
         step.active_sum[j] = s.active_sum;
@@ -76,8 +83,7 @@ class RowBatch {
         step.ones[j] = s.ones;
     }
 
-    void finish(int j) {
-        done[j] = true;
+    HS_INLINE void finish(int j) {
         if (step.stuck[j]) return select_row(rows, row[j], sink);
         finish_row(rows, row[j], step.mu[j], step.low[j], step.sums(j), inverse[j], written[j], sink);
     }
@@ -88,7 +94,8 @@ class RowBatch {
     Lockstep step;
     int64_t row[most_slices];
     T inverse[most_slices];
-    bool written[most_slices], done[most_slices];
+    bool written[most_slices];
+    int list[most_slices], open;    // the slices that are not settled
 };
 
 }    // namespace hs::HS_VARIANT

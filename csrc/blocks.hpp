@@ -10,7 +10,7 @@
 namespace hs::HS_VARIANT {
 
 constexpr int64_t block_entries = 1 << 15, parallel_row = 1 << 17, parallel_worth = 1 << 16;
-constexpr int most_blocks = 256, most_threads = 64;
+constexpr int most_blocks = 256;
 
 // Memory for one task, or nothing. Freed by its owner's destructor: tasks end in many places.
 template <class E>

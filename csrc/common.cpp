@@ -82,7 +82,7 @@ Result binary(const Binary<T>& p) {
         const Binary<T>& p;
         int64_t each;
         Failure failure;
-    } job{p, l.n < (1 << 12) ? (1 << 12) / (l.n + 1) : 1, {}};
+    } job{p, l.n < binary_task ? binary_task / (l.n + 1) : 1, {}};
     auto work = [](void* context, int64_t task) {
         auto* j = static_cast<Job*>(context);
         int64_t slices = j->p.layout.slices(), end = (task + 1) * j->each;
@@ -91,8 +91,8 @@ Result binary(const Binary<T>& p) {
             if (result.status != Status::ok) j->failure.add(result);
         }
     };
-    each_block(l.slices() * l.n < (1 << 13) ? 1 : p.threads, (l.slices() + job.each - 1) / job.each, work,
-               &job);
+    int threads = l.slices() * l.n < binary_worth ? 1 : p.threads;
+    each_block(threads, (l.slices() + job.each - 1) / job.each, work, &job);
     return job.failure.first;
 }
 

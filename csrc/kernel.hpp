@@ -53,6 +53,9 @@ struct Backward {
     int threads;
 };
 
+// Selection is worth a task of its own, and worth other threads, from so many entries on.
+constexpr int64_t binary_task = 1 << 12, binary_worth = 1 << 13;
+
 template <class T>
 struct Binary {
     Layout layout;
@@ -148,9 +151,11 @@ struct Variant {
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
 const Variant& variant();
 
+constexpr int most_threads = 64;
+
 // Runs work(context, block) once for each of `blocks` blocks, by the caller and up to `threads` - 1 others.
-// Each takes the next block when it has done one, so a thread that is not scheduled holds up nobody, but for
-// the block it holds.
+// Each begins with its own part of the blocks and then takes from the others', so a thread that is not
+// scheduled holds up nobody, but for the block it holds.
 void each_block(int threads, int64_t blocks, void (*work)(void* context, int64_t block), void* context);
 
 // The failure with the lowest slice, whoever reports it first.

@@ -14,7 +14,7 @@ struct LossTasks {
 
     void run(int64_t task, int threads, Result& result) const {
         const Loss<T>& p = batch.p;
-        LossTile<T> tile(batch, tiles.first(task), tiles.width(task), batch.contiguous());
+        LossTile<T> tile(batch, tiles.first(task), tiles.width(task));
         if (!tile.load(threads)) return fail(result, Status::no_memory, tile.first);
         Targets<T> targets[most_classes_together];
         for (int64_t j = 0; j < tile.count; ++j) targets[j] = tile.targets(j);

@@ -59,40 +59,54 @@ struct LossBatch {
 template <class T>
 struct LossTile {
     const LossBatch<T>& batch;
-    int64_t first, count;
-    bool direct;    // the classes are rows where they lie
+    int64_t first, count, from, n;    // of the classes; of the entries that are kept
+    bool direct;                      // the classes are rows where they lie
     int64_t spacing;
     T *x, *dense;
     Scratch<T> rows;
 
-    LossTile(const LossBatch<T>& b, int64_t from, int64_t width, bool in_place)
-        : batch(b), first(from), count(width), direct(in_place), spacing((b.n + 15) / 16 * 16 + 16) {
+    LossTile(const LossBatch<T>& b, int64_t first_class, int64_t classes, int64_t begin, int64_t end)
+        : batch(b),
+          first(first_class),
+          count(classes),
+          from(begin),
+          n(end - begin),
+          direct(false),
+          spacing((n + 15) / 16 * 16 + 16),
+          x(nullptr),
+          dense(nullptr) {}
+
+    LossTile(const LossBatch<T>& b, int64_t first_class, int64_t classes)
+        : LossTile(b, first_class, classes, 0, b.n) {
         const Loss<T>& p = b.p;
-        if (direct) spacing = p.class_stride;
+        direct = b.contiguous();
+        if (!direct) return;
+        spacing = p.class_stride;
         x = const_cast<T*>(p.x) + first * p.class_stride;
         dense = p.dense ? const_cast<T*>(p.dense) + first * p.class_stride : nullptr;
     }
 
     bool load(int threads) {
         if (direct) return true;
-        if (!rows.take((dense ? 2 : 1) * spacing * count)) return false;
-        move<false>(const_cast<T*>(batch.p.x), x = rows.data, threads);
-        if (dense) move<false>(const_cast<T*>(batch.p.dense), dense = rows.data + spacing * count, threads);
+        const Loss<T>& p = batch.p;
+        if (!rows.take((p.dense ? 2 : 1) * spacing * count)) return false;
+        move<false>(const_cast<T*>(p.x), x = rows.data, threads);
+        if (p.dense) move<false>(const_cast<T*>(p.dense), dense = rows.data + spacing * count, threads);
         return true;
     }
     void store(T* array, int threads) {
         if (!direct) move<true>(array, x, threads);
     }
     Targets<T> targets(int64_t j) const {
-        return {batch.labels.data, static_cast<IntOf<T>>(first + j), dense ? dense + j * spacing : nullptr};
+        return {batch.labels.data ? batch.labels.data + from : nullptr, static_cast<IntOf<T>>(first + j),
+                dense ? dense + j * spacing : nullptr};
     }
 
   private:
     // Between an array like the logits and contiguous rows of the entries that are kept.
     template <bool out>
     void move(T* array, T* to, int threads) const {
-        in_blocks(batch.n, threads,
-                  [&](int64_t begin, int64_t end) { move_part<out>(array, to, begin, end); });
+        in_blocks(n, threads, [&](int64_t begin, int64_t end) { move_part<out>(array, to, begin, end); });
     }
 
     template <bool out>
@@ -100,14 +114,14 @@ struct LossTile {
         const Loss<T>& p = batch.p;
         const int64_t* kept = batch.kept();
         if (!kept && p.positions == 1 && p.class_stride == 1) {
-            T* there = array + first + begin * p.sample_stride;
+            T* there = array + first + (from + begin) * p.sample_stride;
             if constexpr (out)
                 return transpose<T>(to + begin, spacing, there, p.sample_stride, count, end - begin);
             else return transpose<T>(there, p.sample_stride, to + begin, spacing, end - begin, count);
         }
         for (int64_t j = 0; j < count; ++j)
             for (int64_t i = begin; i < end; ++i) {
-                int64_t place = kept ? kept[i] : i;
+                int64_t place = kept ? kept[from + i] : from + i;
                 T& there = array[place / p.positions * p.sample_stride +
                                  place % p.positions * p.position_stride + (first + j) * p.class_stride];
                 if constexpr (out) there = to[j * spacing + i];

@@ -65,47 +65,54 @@ HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t 
     return sum;
 }
 
+// The registers from i on, in pairs, as far as `stop`.
+template <class T, bool write>
+HS_INLINE typename Lanes<T>::Vec pass_pairs(const T* x, T* y, int64_t& i, int64_t stop, const Pass<T>& at,
+                                            typename Lanes<T>::Int& above, typename Lanes<T>::Int& ones) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    Vec a = {}, b = {}, one = L::splat(1);
+    for (; i + 2 * W <= stop; i += 2 * W) {
+        Vec p = at.add(L::load(x + i), a, above, ones);
+        Vec q = at.add(L::load(x + i + W), b, above, ones);
+        if constexpr (write) {
+            L::store(y + i, L::min(one, p));
+            L::store(y + i + W, L::min(one, q));
+        }
+    }
+    return a + b;
+}
+
 // Sums over one slice; with `y`, the projection is written as well.
 template <class T, bool write>
 HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     using Int = typename L::Int;
-    constexpr int W = L::width, run = 64, chain = 16;
+    constexpr int W = L::width, run = 64 * W, chain = 16 * W;
     const Pass<T> at(mu, inverse);
-    Vec one = L::splat(1);
     Int above = {}, ones = {};
+    Vec sum = {};
     typename L::Wide total = {};
     int64_t i = 0;
-    while (i + 2 * W <= n) {
-        // Sums of short chains: in a long one, equal numbers would round to the same side every time.
-        Vec sum = {};
-        int64_t end = i + run * W < n ? i + run * W : n;
-        do {
-            Vec a = {}, b = {};
-            int64_t stop = i + chain * W < end ? i + chain * W : end;
-            do {
-                Vec p = at.add(L::load(x + i), a, above, ones);
-                Vec q = at.add(L::load(x + i + W), b, above, ones);
-                if constexpr (write) {
-                    L::store(y + i, L::min(one, p));
-                    L::store(y + i + W, L::min(one, q));
-                }
-                i += 2 * W;
-            } while (i + 2 * W <= stop);
-            sum += a + b;
-        } while (i + 2 * W <= end);
-        total += L::widen(sum);
-    }
+    // Sums of short chains: in a long one, equal numbers would round to the same side every time.
+    if (n <= chain) sum = pass_pairs<T, write>(x, y, i, n, at, above, ones);
+    else
+        while (i + 2 * W <= n) {
+            int64_t end = i + run < n ? i + run : n;
+            while (i + 2 * W <= end)
+                sum += pass_pairs<T, write>(x, y, i, i + chain < end ? i + chain : end, at, above, ones);
+            total += L::widen(sum);
+            sum = Vec{};
+        }
     if (i + W <= n) {
-        Vec sum = {};
         Vec p = at.add(L::load(x + i), sum, above, ones);
-        if constexpr (write) L::store(y + i, L::min(one, p));
-        total += L::widen(sum);
+        if constexpr (write) L::store(y + i, L::min(L::splat(1), p));
         i += W;
     }
-    if (i < n) total += L::widen(pass_rest<T, write>(x, y, i, n, at, above, ones));
-    return {L::total(total), static_cast<double>(L::total_int(above - ones)),
+    if (i < n) sum += pass_rest<T, write>(x, y, i, n, at, above, ones);
+    return {L::total(total + L::widen(sum)), static_cast<double>(L::total_int(above - ones)),
             static_cast<double>(L::total_int(ones))};
 }
 

@@ -1,5 +1,6 @@
 // A pool of threads that take work; nobody waits for one that has taken none.
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -24,17 +25,26 @@ void pause() {
 #endif
 }
 
+using Clock = std::chrono::steady_clock;
+
 // Spinning is for what takes microseconds: the next pass over a row, the last block of this one.
 template <class Done>
-bool soon(Done done, int spins) {
-    for (int i = 0; i < spins; ++i) {
+bool soon(Done done, Clock::duration most) {
+    for (int i = 0; i < 64; ++i, pause())
         if (done()) return true;
-        pause();
-    }
-    return done();
+    for (Clock::time_point end = Clock::now() + most; Clock::now() < end;)
+        for (int i = 0; i < 16; ++i, pause())
+            if (done()) return true;
+    return false;
 }
 
-constexpr int spins_for_work = 1500, spins_for_others = 3000;
+constexpr Clock::duration spin_for_work = std::chrono::microseconds(50), spin_for_others = spin_for_work;
+
+// The blocks from `next` to `end`, on a cache line of its own.
+struct alignas(64) Range {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+};
 
 // One job at a time: a caller who finds the pool busy works alone. The pool is never destroyed, because its
 // workers may outlive everything else.
@@ -51,13 +61,16 @@ class Pool {
             for (int64_t b = 0; b < blocks; ++b) work(context, b);
             return;
         }
-        work_ = work, context_ = context, blocks_ = blocks;
-        next_.store(0, std::memory_order_relaxed);
-        free_.store(threads - 1, std::memory_order_relaxed);
+        work_ = work, context_ = context;
+        for (int m = 0; m < threads; ++m) {
+            ranges_[m].next.store(blocks * m / threads, std::memory_order_relaxed);
+            ranges_[m].end = blocks * (m + 1) / threads;
+        }
+        members_.store(threads, std::memory_order_relaxed);
         // The serial number tells this job from the last; from here on workers may enter.
         state_.fetch_add(one_job + open, std::memory_order_seq_cst);
-        if (asleep_.load(std::memory_order_seq_cst) > 0) wake(threads - 1);
-        take_blocks();
+        if (asleep_.load(std::memory_order_seq_cst) > 0) wake();
+        take_blocks(0, threads);
         if ((state_.fetch_sub(open, std::memory_order_acq_rel) & inside) > 0) wait_for_others();
     }
 
@@ -66,29 +79,34 @@ class Pool {
     // enter, and the serial number of the job.
     static constexpr uint64_t inside = 0xffff, open = 0x10000, one_job = 0x20000;
 
-    void take_blocks() {
-        for (int64_t b; (b = next_.fetch_add(1, std::memory_order_relaxed)) < blocks_;) work_(context_, b);
+    // A member's own blocks first: those it had in the last job as well, and in its cache. Then the others'.
+    void take_blocks(int member, int members) {
+        for (int i = 0; i < members; ++i) {
+            Range& range = ranges_[(member + i) % members];
+            for (int64_t b; (b = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;)
+                work_(context_, b);
+        }
     }
 
-    void wake(int wanted) {
+    void wake() {
         {
             std::lock_guard<std::mutex> lock(sleep_);
         }
-        for (int i = 0; i < wanted; ++i) wake_.notify_one();
+        wake_.notify_all();
     }
 
     // Those inside hold a block each. One that is not scheduled would be held up by our spinning too: we
     // sleep.
     void wait_for_others() {
         auto gone = [&] { return (state_.load(std::memory_order_acquire) & inside) == 0; };
-        if (soon(gone, spins_for_others)) return;
+        if (soon(gone, spin_for_others)) return;
         std::unique_lock<std::mutex> lock(sleep_);
         done_.wait(lock, gone);
     }
 
     bool start() {
         try {
-            std::thread([this] { work(); }).detach();
+            std::thread([this, member = workers_ + 1] { work(member); }).detach();
             ++workers_;
             return true;
         } catch (const std::exception&) {
@@ -96,10 +114,10 @@ class Pool {
         }
     }
 
-    bool enter(uint64_t& seen) {
+    bool enter(int member, uint64_t& seen) {
         uint64_t state = state_.load(std::memory_order_seq_cst);
         while ((state & open) && state / one_job != seen) {
-            if (free_.load(std::memory_order_relaxed) <= static_cast<int>(state & inside)) return false;
+            if (members_.load(std::memory_order_relaxed) <= member) return false;
             if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
             seen = state / one_job;
             return true;
@@ -107,16 +125,16 @@ class Pool {
         return false;
     }
 
-    void work() {
+    void work(int member) {
         uint64_t seen = 0;
         for (;;) {
-            if (!soon([&] { return enter(seen); }, spins_for_work)) {
+            if (!soon([&] { return enter(member, seen); }, spin_for_work)) {
                 std::unique_lock<std::mutex> lock(sleep_);
                 asleep_.fetch_add(1, std::memory_order_seq_cst);
-                wake_.wait(lock, [&] { return enter(seen); });
+                wake_.wait(lock, [&] { return enter(member, seen); });
                 asleep_.fetch_sub(1, std::memory_order_relaxed);
             }
-            take_blocks();
+            take_blocks(member, members_.load(std::memory_order_relaxed));
             // The last one out of a closed job tells the caller, who may be asleep.
             if ((state_.fetch_sub(1, std::memory_order_acq_rel) & (inside | open)) == 1) {
                 {
@@ -129,13 +147,12 @@ class Pool {
 
     std::mutex busy_, sleep_;
     std::condition_variable wake_, done_;
-    std::atomic<uint64_t> state_{0};
-    std::atomic<int64_t> next_{0};
-    std::atomic<int> asleep_{0}, free_{0};
+    alignas(64) std::atomic<uint64_t> state_{0};
+    alignas(64) std::atomic<int> asleep_{0}, members_{0};
     int workers_ = 0;
     Work work_ = nullptr;
     void* context_ = nullptr;
-    int64_t blocks_ = 0;
+    Range ranges_[most_threads];
 };
 
 std::atomic<Pool*> the_pool{nullptr};
@@ -164,10 +181,12 @@ Pool* pool() {
 }    // namespace
 
 void each_block(int threads, int64_t blocks, void (*work)(void*, int64_t), void* context) {
-    Pool* threads_of_ours = threads > 1 && blocks > 1 ? pool() : nullptr;
-    if (threads_of_ours)
-        return threads_of_ours->run(threads < blocks ? threads : static_cast<int>(blocks), blocks, work,
-                                    context);
+    int64_t members = threads < blocks ? threads : blocks;
+    if (members > 1)
+        if (Pool* ours = pool()) {
+            int most = members < most_threads ? static_cast<int>(members) : most_threads;
+            return ours->run(most, blocks, work, context);
+        }
     for (int64_t b = 0; b < blocks; ++b) work(context, b);
 }
 

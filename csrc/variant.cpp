@@ -30,6 +30,7 @@ static const Constant constants[] = {
     {"float64_lanes", Lanes<double>::width},
     {"rows_side_by_side_longest", longest_side_by_side},
     {"rows_side_by_side_most", most_side_by_side},
+    {"always_written", always_written},
     {"short_row", short_row},
     {"task_rows", task_rows},
     {"task_entries", task_entries},
@@ -47,6 +48,8 @@ static const Constant constants[] = {
     {"loss_wide_tile", most_classes_together},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
+    {"binary_task", binary_task},
+    {"binary_worth", binary_worth},
     {nullptr, 0},
 };
 

@@ -104,8 +104,7 @@ def lose(rng: random.Random) -> str:
     shape = rng.choice([(6, 3), (40, 5), (7, 1), (5, 3, 4), (6,), (0, 3)])
     x = strange(rng, shape, odds=0.4, kinds=sorted(STRANGE))
     target = torch.randint(0, shape[1] if len(shape) > 1 else 2, (shape[0], *shape[2:]))
-    kinds = sorted(STRANGE) if len(shape) > 1 else SAFE  # indices, or numbers that torch converts
-    target = STRANGE[rng.choice(kinds)](target) if rng.random() < 0.4 else target
+    target = STRANGE[rng.choice(sorted(STRANGE))](target) if rng.random() < 0.4 else target
     if rng.random() < 0.3:
         target = strange(rng, shape).abs()
     classes = (shape[1],) if len(shape) > 1 else (1,)

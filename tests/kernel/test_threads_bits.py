@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from hypersimplex import _kernel
-from hypersimplex.torch import binary_argmax, hypersimplex_loss, soft_binary_argmax, threshold
+from hypersimplex.torch import _batch, binary_argmax, hypersimplex_loss, soft_binary_argmax, threshold
+from hypersimplex.torch.backends import kernel, plain
 
 SIZES = _kernel.constants()
 ROW, WORTH = SIZES["parallel_row"], SIZES["parallel_worth"]
@@ -68,6 +69,23 @@ def loss(samples, classes, dense):
     return run
 
 
+def part_of_a_rank(samples, classes, backend=kernel):
+    generator = torch.Generator().manual_seed(samples + classes)
+    x = torch.randn(samples, classes, generator=generator)
+    target = torch.randint(classes, (samples,), generator=generator)
+    target[:: samples // 3] = -100
+    tau, mu, low, mean, factor = torch.rand(5, classes, generator=generator, dtype=torch.float64) + 0.1
+    batch = _batch.read(x, target)
+    return lambda: [
+        backend.sums(batch, -100, tau, mu, low * 1e-9),
+        backend.gradient(batch, -100, tau, mu, low * 1e-9, mean, factor),
+    ]
+
+
+# Around the size from which rows are cut into blocks: of ten classes, of a whole tile of them and of a tile and a bit.
+TILE = SIZES["loss_wide_tile"]
+PARTS = [(ROW // 10 + 1, 10), *((ROW // TILE + i, TILE) for i in (-1, 0, 1)), (ROW // TILE, TILE + 1), (100_001, 3)]
+
 CASES = {
     **{f"{shape}-dim{dim}": operator(shape, dim) for shape, dim in PROBLEMS},
     **{
@@ -75,6 +93,7 @@ CASES = {
         for samples, classes in [(ROW, 2), (300_001, 1), (5000, 10), (2000, 70), (300, 300), (20_000, 17)]
         for dense in (False, True)
     },
+    **{f"part-{samples}x{classes}": part_of_a_rank(samples, classes) for samples, classes in PARTS},
 }
 
 
@@ -114,3 +133,10 @@ def test_calls_at_the_same_time_give_the_same_bits(names):
                     assert_same_bits(other, one)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("samples", "classes"), PARTS)
+def test_a_part_in_blocks_is_what_plain_torch_says(samples, classes):
+    found = part_of_a_rank(samples, classes)()
+    for one, other in zip(found, part_of_a_rank(samples, classes, plain)(), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-5)

@@ -60,7 +60,13 @@ def binary(rows: int, n: int):
 
 @pytest.mark.parametrize(
     ("make", "shape"),
-    [(pullback, (1, 2 * 10**6)), (loss, (2 * 10**5, 2)), (part_of_a_rank, (10**5, 64)), (binary, (64, 20000))],
+    [
+        (pullback, (1, 2 * 10**6)),
+        (loss, (2 * 10**5, 2)),
+        (part_of_a_rank, (10**5, 64)),
+        (part_of_a_rank, (10**5, 10)),
+        (binary, (64, 20000)),
+    ],
 )
 def test_the_other_threads_work(make, shape):
     before = torch.get_num_threads()
