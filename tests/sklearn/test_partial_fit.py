@@ -79,8 +79,22 @@ def test_fit_counts_in_the_average():
     assert model.tau_ == 1.0
     model.partial_fit(x[:50], y[:50])
     assert model.tau_ == 0.5
-    # One call in ten at most: otherwise fifty rows would move it by more.
+    # Fifty rows after three hundred: otherwise they would move it by more.
     assert np.abs(model.decision_function(x) * 0.5 - before).max() < 1
+
+
+def test_thresholds_follow_the_last_thousand_rows():
+    x, y = data(1600)
+    own = [
+        still().partial_fit(x[part], y[part]).threshold_ for part in (slice(400), slice(400, 1400), slice(1400, 1600))
+    ]
+    model = still().partial_fit(x[:400], y[:400])
+    model.partial_fit(x[1400:], y[1400:])  # 200 of the 600 so far
+    np.testing.assert_allclose(model.threshold_, own[0] * 2 / 3 + own[2] / 3, atol=1e-5)
+    model.partial_fit(x[400:1400], y[400:1400])  # 1,000, and all before is forgotten
+    np.testing.assert_allclose(model.threshold_, own[1], atol=1e-5)
+    model.partial_fit(x[1400:], y[1400:])  # 200 of the last 1,000
+    np.testing.assert_allclose(model.threshold_, own[1] * 0.8 + own[2] * 0.2, atol=1e-5)
 
 
 def test_labels_and_classes_of_the_first_call():
