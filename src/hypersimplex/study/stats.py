@@ -48,8 +48,8 @@ class Paired:
 def summarize(values: Sequence[float], level: float = 0.95) -> Summary:
     """Return mean and confidence interval; the interval of a single value is NaN.
 
-    >>> summarize([0.8, 0.9]).mean
-    0.85
+    >>> summarize([0.5, 1.0]).mean
+    0.75
     """
     x = np.asarray(values, dtype=float)
     if x.size == 0:
