@@ -85,7 +85,7 @@ def masked_k(k: float, limit: int) -> ValueError:
 
 
 def not_whole(k: float) -> ValueError:
-    return ValueError(f"k must be a whole number for binary_argmax, got {plain_number(k)}")
+    return ValueError(f"k must be a whole number for exactly k ones, got {plain_number(k)}")
 
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:

@@ -20,17 +20,20 @@ Array = NDArray[Any]
 MOST_THREADS = 1024  # the kernel takes fewer still
 
 
-def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
+def soft_binary_argmax(
+    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1, hard: bool = False
+) -> Array:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
 
     The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
-    sharper as tau goes to 0.
+    sharper as tau goes to 0. Its other name is soft_topk.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
         k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
         tau: temperature, positive; or an array that broadcasts over the slices.
         axis: the axis along which the slices lie.
+        hard: return exactly k ones instead, as binary_argmax does; k must be whole.
 
     >>> x = np.array([0.1, 1.6, 1.0])
     >>> soft_binary_argmax(x, k=1)
@@ -38,11 +41,18 @@ def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis
     >>> soft_binary_argmax(np.stack([x, x]), k=[1, 2], tau=2.0)
     array([[0.   , 0.65 , 0.35 ],
            [0.275, 1.   , 0.725]])
+    >>> soft_topk(x, k=1, hard=True)
+    array([0., 1., 0.])
     """
     x, dtype, along = _prepare(x, axis)
     y = np.empty_like(x)
     _project(x, k, tau, along, axis, y, None)
+    if hard:
+        y = binary_argmax(x, k, axis=axis)
     return y if y.dtype == dtype else y.astype(dtype)
+
+
+soft_topk = soft_binary_argmax  # under the name that people search for
 
 
 def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:

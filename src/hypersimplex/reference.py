@@ -86,7 +86,7 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
     y = np.zeros(rows.shape)
     for i in np.ndindex(rows.shape[:-1]):
         if ks[i] != int(ks[i]):
-            raise ValueError(f"k must be a whole number for binary_argmax, got {ks[i]:g}")
+            raise ValueError(f"k must be a whole number for exactly k ones, got {ks[i]:g}")
         _check_masks(rows[i], float(ks[i]))
         y[i][np.argsort(-rows[i], kind="stable")[: int(ks[i])]] = 1.0
         if np.isnan(rows[i]).any():

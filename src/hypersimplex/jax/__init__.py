@@ -6,7 +6,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("hypersimplex.jax needs JAX; install it with: pip install 'hypersimplex[jax]'") from error
 
 from hypersimplex.jax._loss import hypersimplex_loss, loss_and_threshold
-from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, soft_topk, threshold
 from hypersimplex.jax._thresholds import ThresholdState, predict, scores, threshold_init, threshold_update
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "predict",
     "scores",
     "soft_binary_argmax",
+    "soft_topk",
     "threshold",
     "threshold_init",
     "threshold_update",

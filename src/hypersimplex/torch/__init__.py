@@ -8,7 +8,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from hypersimplex.torch.chunks import backward_in_chunks
-from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, soft_topk, threshold
 from hypersimplex.torch.loss import hypersimplex_loss
 from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax
 
@@ -19,5 +19,6 @@ __all__ = [
     "binary_argmax",
     "hypersimplex_loss",
     "soft_binary_argmax",
+    "soft_topk",
     "threshold",
 ]
