@@ -1,9 +1,11 @@
 """What may stand where: shapes of logits and targets, the numbers per class, and what a loss returns."""
 
 import math
+import operator
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from hypersimplex.torch._boundary import has_memory, is_eager, widest
 
 Number = Tensor | float
 LONG = 2**63
+IGNORED = -100  # ignore_index where none is given
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -42,6 +45,7 @@ class Settings(NamedTuple):
     k: Number | None
     prior: Number | None
     tau: Number
+    label_smoothing: float = 0.0
 
 
 class Batch(NamedTuple):
@@ -138,17 +142,38 @@ def check(input: object, target: object, settings: Settings) -> None:
         check_types(input, target, settings)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
+    if settings.label_smoothing != 0.0:
+        check_smoothing(settings.label_smoothing)
+    if index != IGNORED and input.shape == target.shape:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"ignore_index must be left at {IGNORED} where targets are dense, since no entry is an index, got {index}"
+        )
+
+
+def check_smoothing(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value <= 1:
+        raise _checks.bad_smoothing(value)
 
 
 def check_types(input: object, target: object, settings: Settings) -> None:
     for name, value in (("input", input), ("target", target)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    index = settings.ignore_index
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise TypeError(f"ignore_index must be a whole number, got {index!r}")
-    if not -LONG <= index < LONG:
-        raise ValueError(f"ignore_index must be a whole number of 64 bits, got {index}")
+    whole("ignore_index", settings.ignore_index)
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of 64 bits, which may come as one of NumPy's or as a 0-d tensor."""
+    boolean = isinstance(value, bool | np.bool_) or (isinstance(value, Tensor) and value.dtype is torch.bool)
+    try:
+        number = operator.index(value) if not boolean else None
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if not -LONG <= number < LONG:
+        raise ValueError(f"{name} must be a whole number of 64 bits, got {value}")
+    return number
 
 
 def check_reduction(reduction: str) -> None:
@@ -217,68 +242,6 @@ def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
     wrong = ~((k >= 0) & (k <= samples))
     if bool(wrong.any()):
         raise _checks.bad_count(float(k[wrong][0]), samples)
-
-
-class Columns(NamedTuple):
-    """A batch with one row for each class, samples and positions along it, in float32 or float64."""
-
-    logits: Tensor  # an ignored sample is a masked entry
-    labels: Tensor | None  # 0 where ignored
-    kept: Tensor | None  # with labels: which are not ignored
-    dense: Tensor | None
-    counts: Tensor  # the sum of every class's targets
-    samples: Tensor | int  # that count
-
-    def errors(self, p: Tensor) -> Tensor:
-        """p minus the targets."""
-        if self.dense is not None:
-            return p - self.dense
-        assert self.labels is not None
-        assert self.kept is not None
-        return p.scatter_add(0, self.labels.unsqueeze(0), -self.kept.to(p.dtype).unsqueeze(0))
-
-
-def columns(batch: Batch, ignore_index: int) -> Columns:
-    x, classes = batch.logits, batch.classes
-    can_read = is_readable(x)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    counting = widest(x.device)  # float32 counts to 2^24 only
-    logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
-    if batch.labels is None:
-        assert batch.dense is not None
-        if can_read:
-            check_dense(batch.dense)
-        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
-        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
-    labels = batch.labels.reshape(-1)
-    kept = labels != ignore_index
-    safe = torch.where(kept, labels, 0)
-    if can_read:
-        check_labels(safe, classes)
-    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
-    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, counts, kept.sum())
-
-
-def reduced(losses: Tensor, samples: Tensor | int, reduction: str) -> Tensor:
-    """The mean of no sample at all is NaN, and its gradient zero, as in nn.CrossEntropyLoss."""
-    if reduction == "sum":
-        return losses.sum()
-    if not isinstance(samples, Tensor):
-        return losses.sum() / samples if samples else losses.sum() + torch.nan
-    return losses.sum() / samples.clamp(min=1) + torch.where(samples > 0, 0.0, torch.nan).to(losses.dtype)
-
-
-def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
-    """k of every class: as given, as a share of the samples, or as many as the targets say."""
-    classes, device = counts.shape[0], counts.device
-    if settings.k is not None:
-        return per_class("k", settings.k, classes, device)
-    if settings.prior is not None:
-        prior = per_class("prior", settings.prior, classes, device)
-        if is_readable(prior):
-            check_prior(prior)
-        return prior * samples
-    return counts
 
 
 def is_readable(value: Tensor) -> bool:

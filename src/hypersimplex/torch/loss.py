@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from hypersimplex.torch import _own_loss
-from hypersimplex.torch._batch import Number, Outcome, Settings
+from hypersimplex.torch._batch import Number, Outcome, Settings, whole
 
 
 def hypersimplex_loss(
@@ -19,6 +19,7 @@ def hypersimplex_loss(
     prior: Number | None = None,
     tau: Number = 1.0,
     group: Any = None,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """Project every class's logits over the batch so that they sum to k, and compare them with the labels.
 
@@ -26,22 +27,27 @@ def hypersimplex_loss(
     over classes of weight_c (p - onehot)^2; "sum" adds the samples up, "mean" divides that by their number.
 
     Args:
-        input: logits: (N, C), (N, C, d1, ...), or (N,) for a binary problem.
+        input: logits: (N, C), (N, C, d1, ...), or (N,) for a binary problem; (C,) with one class index.
         target: class indices (N,) or (N, d1, ...), or dense targets of input's shape (multi-label, soft labels).
-        weight: one number for each class, a factor of its column.
-        ignore_index: class index of samples to leave out, also of k and of the mean.
+        weight: one number for each class, a factor of its column. With class indices "mean" divides by the sum of
+            the samples' weights, as nn.CrossEntropyLoss does.
+        ignore_index: class index of samples to leave out, also of k and of the mean; not for dense targets.
         reduction: "none", "mean" or "sum".
         k: how many of the batch are positive, a number or one for each class. Default: as many as the targets say.
         prior: the same as a share of the batch.
         tau: temperature of the projection: a number, one for each class, or a tensor to be learned.
         group: a process group (True: the default one) whose ranks' batches form one batch.
+        label_smoothing: share of every target that is spread evenly over the classes, from 0 to 1.
 
     >>> import torch
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
     >>> hypersimplex_loss(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)
     """
-    return compute(input, target, Settings(weight, ignore_index, reduction, k, prior, tau), group).loss
+    if type(ignore_index) is not int:
+        ignore_index = whole("ignore_index", ignore_index)
+    settings = Settings(weight, ignore_index, reduction, k, prior, tau, label_smoothing)
+    return compute(input, target, settings, group).loss
 
 
 def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None) -> Outcome:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex._search import Start, middle, search
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
 
@@ -65,20 +65,23 @@ def pullback(
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     x, classes = batch.logits, batch.classes
-    c = _batch.columns(batch, settings.ignore_index)
+    c = _columns.columns(batch, settings.ignore_index)
     tau = _batch.per_class("tau", settings.tau, classes, x.device)
-    k = _batch.wanted(settings, c.counts, c.samples)
+    k = _columns.wanted(settings, c.counts, c.samples)
     if _batch.is_readable(x):
         _batch.check_numbers(k, tau, int(c.samples))
     p, mu = project(c.logits, k, tau, 1)
-    pull = error = c.errors(p)
+    error, weight = c.errors(p), None
+    pull = error
     if settings.weight is not None:
-        pull = _batch.per_class("weight", settings.weight, classes, x.device).to(p.dtype).unsqueeze(1) * error
-    value = _batch.reduced((pull * error).sum(0) / 2, c.samples, settings.reduction)
+        weight = _batch.per_class("weight", settings.weight, classes, x.device)
+        pull = weight.to(p.dtype).unsqueeze(1) * error
+    by = torch.as_tensor(_columns.divisor(weight, c.labelled, c.samples), device=x.device)
+    value = _columns.reduced((pull * error).sum(0) / 2, by, settings.reduction)
     grad = None
     if with_gradient:
         if settings.reduction == "mean":
-            pull = pull / (c.samples.clamp(min=1) if isinstance(c.samples, Tensor) else max(c.samples, 1))
+            pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
         to_x = pullback(p, pull, tau, 1)[0]
         assert to_x is not None
         grad = to_x.reshape(classes, x.shape[0], *x.shape[2:]).transpose(0, 1)
@@ -108,7 +111,7 @@ def gradient(
 
 def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(x - mu)/tau, the projection, and its errors; an ignored entry is 0 everywhere."""
-    c = _batch.columns(batch, ignore_index)
+    c = _columns.columns(batch, ignore_index)
     high = mu.to(c.logits.dtype)
     rest = torch.where(mu.isfinite(), (mu - high.to(mu.dtype)) + low, 0).to(high.dtype)
     t = ((c.logits - high.unsqueeze(1)) - rest.unsqueeze(1)) / tau.to(high.dtype).unsqueeze(1)
