@@ -18,7 +18,8 @@ TOP = {
 
 def pages() -> dict[str, str]:
     """Files of the repository that get a page, and its address in the site."""
-    scripts = [p.relative_to(ROOT) for folder in ("examples", "benchmarks") for p in (ROOT / folder).glob("[a-z]*.py")]
+    folders = ("examples", "examples/recipes", "benchmarks")
+    scripts = [p.relative_to(ROOT) for folder in folders for p in (ROOT / folder).glob("[a-z]*.py")]
     return TOP | {p.as_posix(): f"source/{p.with_suffix('.md').as_posix()}" for p in scripts}
 
 
