@@ -6,7 +6,7 @@ from typing import Any
 from benchmarks.peers.peers import NAMES, OURS, SOFTMAX
 from benchmarks.peers.results import read
 
-COLOURS = ["#2b83ba", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b5ea7", "#8c6d31"]
+COLORS = ["#2b83ba", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7b5ea7", "#8c6d31"]
 MARKERS = ["o", "s", "v", "^", "P", "X", "<", ">"]
 
 
@@ -26,8 +26,8 @@ def draw(folder: Path, path: Path) -> bool:
             points = sorted((int(row["n"]), float(row["both_us"]) / 1e6) for row in rows if row["peer"] == name)
             if not points:
                 continue
-            colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-            style = {OURS: ("#d55e00", "D", 2.6), SOFTMAX: ("#888888", "o", 1.8)}.get(name, (colour, marker, 1.1))
+            color, marker = COLORS[number % len(COLORS)], MARKERS[number % len(MARKERS)]
+            style = {OURS: ("#d55e00", "D", 2.6), SOFTMAX: ("#888888", "o", 1.8)}.get(name, (color, marker, 1.1))
             axes.plot(*zip(*points, strict=True), label=name, color=style[0], marker=style[1], linewidth=style[2], ms=4)
         axes.set(xscale="log", yscale="log", xlabel="n, one slice", ylabel="seconds, forward and backward")
         axes.grid(alpha=0.25)

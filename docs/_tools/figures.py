@@ -111,7 +111,7 @@ def landscape() -> str:
 
 def thresholds() -> str:
     rng = np.random.default_rng(2)
-    clouds = [rng.normal(centre, 0.8, size=(60, 2)) for centre in ((2.6, 2.4), (0.4, 4.4))]
+    clouds = [rng.normal(center, 0.8, size=(60, 2)) for center in ((2.6, 2.4), (0.4, 4.4))]
     logits = np.concatenate(clouds)
     mu = hs.threshold(logits, 60, axis=0)
     plot = Plot((-2, 6), (-0.5, 7), (46, 40, 480, 360))

@@ -27,7 +27,7 @@ ROWS_AT_ONCE = 1 << 16
 
 
 class Training:
-    """One network, its optimiser and its random numbers: what must survive between two calls of partial_fit."""
+    """One network, its optimizer and its random numbers: what must survive between two calls of partial_fit."""
 
     def __init__(self, options: Any, features: int, classes: int, dtype: Any, seed: int) -> None:
         if options.activation not in ACTIVATIONS:
