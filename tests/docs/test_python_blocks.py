@@ -12,7 +12,7 @@ from tests.docs.givens import GIVENS, NEEDS
 from tests.docs.pages import PAGES, ROOT, blocks, name
 
 # A comment that shows a value, rather than says something.
-VALUE = ("tensor(", "array(", "torch.", "[", "'", *"0123456789")
+VALUE = ("tensor(", "array(", "Array(", "torch.", "[", "'", *"0123456789")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
