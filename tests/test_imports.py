@@ -14,7 +14,7 @@ MODULES = {
     for path in sorted((SOURCE / "hypersimplex").rglob("*.py"))
 }
 # A package and what it may import besides itself: the frameworks' front ends know the middle, not each other.
-INNER = {"_batch", "_boundary"}
+INNER = {"_batch", "_boundary", "_columns"}
 ALLOWED = {
     "torch": {"_checks", "_kernel", "_search"},
     "jax": {"_checks", "_kernel", "_numpy", "_search"},

@@ -126,6 +126,17 @@ def bad_label(label: int, classes: int) -> ValueError:
     return ValueError(f"target must be between 0 and {classes - 1} or ignore_index, got {label}{hint}")
 
 
+def lost_thresholds(classes: int) -> RuntimeError:
+    return RuntimeError(
+        f"the thresholds of {classes} classes did not come along: this HyperSimplexLoss was constructed without "
+        f"num_classes and had none to copy or load them into; construct it with num_classes={classes}"
+    )
+
+
+def bad_smoothing(value: object) -> ValueError:
+    return ValueError(f"label_smoothing must be between 0 and 1, got {value}")
+
+
 # Of tensors
 
 

@@ -42,6 +42,7 @@ class Settings(NamedTuple):
     k: Number | None
     prior: Number | None
     tau: Number
+    label_smoothing: float = 0.0
 
 
 class Batch(NamedTuple):
@@ -138,6 +139,13 @@ def check(input: object, target: object, settings: Settings) -> None:
         check_types(input, target, settings)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
+    if settings.label_smoothing != 0.0:
+        check_smoothing(settings.label_smoothing)
+
+
+def check_smoothing(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value <= 1:
+        raise _checks.bad_smoothing(value)
 
 
 def check_types(input: object, target: object, settings: Settings) -> None:
@@ -217,68 +225,6 @@ def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
     wrong = ~((k >= 0) & (k <= samples))
     if bool(wrong.any()):
         raise _checks.bad_count(float(k[wrong][0]), samples)
-
-
-class Columns(NamedTuple):
-    """A batch with one row for each class, samples and positions along it, in float32 or float64."""
-
-    logits: Tensor  # an ignored sample is a masked entry
-    labels: Tensor | None  # 0 where ignored
-    kept: Tensor | None  # with labels: which are not ignored
-    dense: Tensor | None
-    counts: Tensor  # the sum of every class's targets
-    samples: Tensor | int  # that count
-
-    def errors(self, p: Tensor) -> Tensor:
-        """p minus the targets."""
-        if self.dense is not None:
-            return p - self.dense
-        assert self.labels is not None
-        assert self.kept is not None
-        return p.scatter_add(0, self.labels.unsqueeze(0), -self.kept.to(p.dtype).unsqueeze(0))
-
-
-def columns(batch: Batch, ignore_index: int) -> Columns:
-    x, classes = batch.logits, batch.classes
-    can_read = is_readable(x)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    counting = widest(x.device)  # float32 counts to 2^24 only
-    logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
-    if batch.labels is None:
-        assert batch.dense is not None
-        if can_read:
-            check_dense(batch.dense)
-        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
-        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
-    labels = batch.labels.reshape(-1)
-    kept = labels != ignore_index
-    safe = torch.where(kept, labels, 0)
-    if can_read:
-        check_labels(safe, classes)
-    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
-    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, counts, kept.sum())
-
-
-def reduced(losses: Tensor, samples: Tensor | int, reduction: str) -> Tensor:
-    """The mean of no sample at all is NaN, and its gradient zero, as in nn.CrossEntropyLoss."""
-    if reduction == "sum":
-        return losses.sum()
-    if not isinstance(samples, Tensor):
-        return losses.sum() / samples if samples else losses.sum() + torch.nan
-    return losses.sum() / samples.clamp(min=1) + torch.where(samples > 0, 0.0, torch.nan).to(losses.dtype)
-
-
-def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
-    """k of every class: as given, as a share of the samples, or as many as the targets say."""
-    classes, device = counts.shape[0], counts.device
-    if settings.k is not None:
-        return per_class("k", settings.k, classes, device)
-    if settings.prior is not None:
-        prior = per_class("prior", settings.prior, classes, device)
-        if is_readable(prior):
-            check_prior(prior)
-        return prior * samples
-    return counts
 
 
 def is_readable(value: Tensor) -> bool:

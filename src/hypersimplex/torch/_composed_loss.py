@@ -3,16 +3,16 @@
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Outcome, Settings
 from hypersimplex.torch._projection import project
 
 
 def compose(batch: Batch, settings: Settings) -> Outcome:
     x, classes = batch.logits, batch.classes
-    columns = _batch.columns(batch, settings.ignore_index)
+    columns = _columns.columns(batch, settings.ignore_index, settings.label_smoothing)
     tau = _batch.per_class("tau", settings.tau, classes, x.device)
-    k = _batch.wanted(settings, columns.counts, columns.samples)
+    k = _columns.wanted(settings, columns.counts, columns.samples)
     if _batch.is_readable(x):
         _batch.check_numbers(k, tau, int(columns.samples))
     p, mu = project(columns.logits, k, tau, 1, want_mu=True)
@@ -24,6 +24,6 @@ def compose(batch: Batch, settings: Settings) -> Outcome:
     if settings.reduction == "none":
         value = losses.reshape(batch.shape)
     else:
-        value = _batch.reduced(losses, columns.samples, settings.reduction)
+        value = _columns.reduced(losses, columns.samples, settings.reduction)
     mu_and_k: Tensor = torch.stack((mu, k.detach().to(mu.dtype)))
     return Outcome(value.to(_batch.result_dtype(x)), mu_and_k, columns.samples)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Outcome, Settings
 from hypersimplex.torch._boundary import has_batches, is_eager
 from hypersimplex.torch._composed_loss import compose
@@ -15,6 +15,8 @@ from hypersimplex.torch.backends import pick
 
 def compute(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
     _batch.check(input, target, settings)
+    if settings.label_smoothing:
+        target, settings = _columns.smoothed(input, target, settings)
     if not _in_one_call(input, target, settings):
         return compose(_batch.read(input, target), settings)
     if not (input.requires_grad and torch.is_grad_enabled()):
@@ -26,9 +28,10 @@ def compute(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
 
 def _in_one_call(input: Tensor, target: Tensor, settings: Settings) -> bool:
     """If only the logits need a gradient, and no transform must see inside."""
-    weight, _, reduction, k, prior, tau = settings
+    weight, _, reduction, k, prior, tau, smoothing = settings
     return (
         reduction != "none"
+        and not smoothing
         and type(input) in TENSORS
         and not target.requires_grad
         and (type(tau) is float or not _needs_gradient(tau))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
 from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
 from hypersimplex.torch.backends import pick
@@ -30,7 +30,7 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         part = Part(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
         counts = tau if given else ranks.sum(part.counts())
-        k = _batch.wanted(settings, counts, n).detach().contiguous()
+        k = _columns.wanted(settings, counts, n).detach().contiguous()
         _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
         searched = _search(part, k, tau, ranks, agreed)
         if searched is None:

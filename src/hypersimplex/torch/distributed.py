@@ -49,7 +49,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
     batch, told, error = None, None, None
     try:
         batch = _read(input, target, settings)
-        composed = settings.reduction == "none" or _needs_more(batch, settings)
+        composed = settings.reduction == "none" or settings.label_smoothing > 0 or _needs_more(batch, settings)
         told = describe(batch, target, settings, composed, ranks.device)
     except Exception as found:  # every failure must reach the other ranks before it is raised
         error = found
@@ -71,6 +71,7 @@ def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
     _batch.check_reduction(settings.reduction)
+    _batch.check_smoothing(settings.label_smoothing)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
     batch = _batch.read(input, target)

@@ -19,6 +19,7 @@ def hypersimplex_loss(
     prior: Number | None = None,
     tau: Number = 1.0,
     group: Any = None,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """Project every class's logits over the batch so that they sum to k, and compare them with the labels.
 
@@ -35,13 +36,15 @@ def hypersimplex_loss(
         prior: the same as a share of the batch.
         tau: temperature of the projection: a number, one for each class, or a tensor to be learned.
         group: a process group (True: the default one) whose ranks' batches form one batch.
+        label_smoothing: share of every target that is spread evenly over the classes, from 0 to 1.
 
     >>> import torch
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
     >>> hypersimplex_loss(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)
     """
-    return compute(input, target, Settings(weight, ignore_index, reduction, k, prior, tau), group).loss
+    settings = Settings(weight, ignore_index, reduction, k, prior, tau, label_smoothing)
+    return compute(input, target, settings, group).loss
 
 
 def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None) -> Outcome:

@@ -8,8 +8,17 @@ from torch import Tensor, nn
 
 from hypersimplex import _checks
 from hypersimplex.torch import _tracking, decisions
-from hypersimplex.torch._batch import Number, Outcome, Settings, check_plain_numbers, check_reduction, per_class
+from hypersimplex.torch._batch import (
+    Number,
+    Outcome,
+    Settings,
+    check_plain_numbers,
+    check_reduction,
+    check_smoothing,
+    per_class,
+)
 from hypersimplex.torch._boundary import is_eager
+from hypersimplex.torch._state import State, check_per_class
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
 
@@ -34,7 +43,7 @@ class SoftBinaryArgmax(nn.Module):
         return f"k={self.k}, tau={self.tau}, dim={self.dim}"
 
 
-class HyperSimplexLoss(nn.Module):
+class HyperSimplexLoss(State):
     """The HyperSimplex loss where nn.CrossEntropyLoss stood, with the thresholds that decisions need.
 
     The loss does not change when a constant is added to a class's logits, so the thresholds are part of the model:
@@ -43,11 +52,13 @@ class HyperSimplexLoss(nn.Module):
     a negative sample in the batch has no threshold there and keeps the one it had.
 
     Args:
-        weight, ignore_index, reduction, k, prior, tau, group: see `hypersimplex_loss`.
+        weight, ignore_index, reduction, k, prior, tau, group, label_smoothing: see `hypersimplex_loss`.
         momentum: weight of the latest batch in the running thresholds once 1/momentum batches have been seen; until
             then, and with None for ever, they are the plain average.
+        num_classes: makes the thresholds at construction (1: binary), so that checkpoints, averages of models and
+            exports find them there. Without it the first batch makes them.
 
-    >>> criterion = HyperSimplexLoss()
+    >>> criterion = HyperSimplexLoss(num_classes=2)
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
     >>> criterion(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)
@@ -61,8 +72,6 @@ class HyperSimplexLoss(nn.Module):
     k: Number | None
     prior: Number | None
     tau: Number
-    threshold: Tensor | None
-    multilabel: Tensor
 
     def __init__(
         self,
@@ -75,14 +84,19 @@ class HyperSimplexLoss(nn.Module):
         tau: Number = 1.0,
         momentum: float | None = 0.1,
         group: Any = None,
+        num_classes: int | None = None,
+        label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(num_classes)
         if k is not None and prior is not None:
             raise _checks.both_given(k, prior)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
         check_reduction(reduction)
         check_plain_numbers(k, prior, tau)
+        check_smoothing(label_smoothing)
+        check_per_class(num_classes, weight=weight, k=k, prior=prior, tau=tau)
+        self.label_smoothing = label_smoothing
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.momentum = momentum
@@ -92,16 +106,14 @@ class HyperSimplexLoss(nn.Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
-        # A number, not a bool: averages of models subtract buffers.
-        self.register_buffer("multilabel", torch.tensor(0))
-        for name in _tracking.NAMES:  # made when the number of classes is known
-            self.register_buffer(name, None)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        settings = Settings(self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau)
+        settings = Settings(
+            self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau, self.label_smoothing
+        )
         outcome = compute(input, target, settings, self.group)
         if self.training and _tracking.can_track(outcome):
-            _tracking.track(self._buffers_for(outcome), outcome, self.momentum)
+            _tracking.track(self._buffers_for(outcome.classes, outcome.loss), outcome, self.momentum)
             if target.dim() == input.dim():
                 self._note_multilabel(input, target, outcome)
         return outcome.loss
@@ -115,7 +127,7 @@ class HyperSimplexLoss(nn.Module):
         """The class of every sample; for a binary or multi-label problem, 0 or 1 for every logit."""
         # Decided in full precision: rounded to half, different scores may be equal.
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return decisions.decide(self.scores(wide), self._need_threshold().shape[0], bool(self.multilabel))
+        return decisions.decide(self.scores(wide), self._need_threshold().shape[0], bool(self.multilabel > 0.5))
 
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Tensor | Sequence[Tensor]]) -> "HyperSimplexLoss":
@@ -133,7 +145,7 @@ class HyperSimplexLoss(nn.Module):
                 raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
             outcome = self._measure(batch)
             if not found:
-                own = self._buffers_for(outcome)
+                own = self._buffers_for(outcome.classes, outcome.loss)
                 found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
             _tracking.track(found, outcome, None, with_share=not isinstance(batch, Tensor))
             if not isinstance(batch, Tensor):
@@ -158,11 +170,14 @@ class HyperSimplexLoss(nn.Module):
         return linear
 
     def extra_repr(self) -> str:
-        given = {"k": self.k, "prior": self.prior}
+        given = {"num_classes": self.num_classes, "k": self.k, "prior": self.prior}
         parts = [f"{name}={value}" for name, value in given.items() if value is not None]
+        if self.label_smoothing:
+            parts.append(f"label_smoothing={self.label_smoothing}")
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
     def _need_threshold(self) -> Tensor:
+        self._refuse_if_lost()
         seen = self._buffers.get("seen")
         # No batch yet, or none in which a class had one.
         if self.threshold is None or seen is None or (is_eager() and not seen.any()):
@@ -177,7 +192,7 @@ class HyperSimplexLoss(nn.Module):
     def _measure(self, batch: Tensor | Sequence[Tensor]) -> Outcome:
         if not isinstance(batch, Tensor):
             logits, target = batch
-            settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau)
+            settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau, self.label_smoothing)
             return compute(logits, target, settings, self.group)
         prior = self._buffers["share"] if self.k is None and self.prior is None else self.prior
         if self.k is None and prior is None:
@@ -187,53 +202,12 @@ class HyperSimplexLoss(nn.Module):
         anything = torch.zeros_like(batch) if batch.dim() == 1 else batch.new_zeros(shape, dtype=torch.int64)
         return compute(batch, anything, Settings(None, -1, "sum", self.k, prior, self.tau), self.group)
 
-    def _buffers_for(self, outcome: Outcome) -> dict[str, Any]:
-        """The running averages, made if this is the first batch."""
-        buffers, classes = self._buffers, outcome.classes
-        if not buffers.keys() >= _tracking.NAMES_SET:
-            raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
-        threshold = buffers["threshold"]
-        if threshold is None:
-            dtype = torch.float64 if outcome.loss.dtype is torch.float64 else torch.float32
-            buffers.update(_tracking.new_buffers(classes, dtype, outcome.loss.device))
-        elif threshold.dim() != 1:
-            raise _checks.wrong_shape("threshold", (classes,), threshold.shape)
-        elif threshold.shape[0] != classes:
-            raise ValueError(f"logits must have {threshold.shape[0]} classes, as before, got {classes}")
-        return buffers
-
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks
         if found is None and logits.dim() > 1 and target.shape == logits.shape:
             found = decisions.is_multilabel(target)
         if found is not None:
             self.multilabel.logical_or_(torch.as_tensor(found, device=self.multilabel.device))
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "HyperSimplexLoss":
-        # Buffers keep their digits when a model is turned to half: decisions and counts need them.
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in self._buffers.items():
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
-                old = before[name]
-                assert old is not None
-                self._buffers[name] = old.to(buffer.device)
-        return self
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        flag = prefix + "multilabel"
-        saved = next((state_dict[prefix + n] for n in _tracking.NAMES[:3] if prefix + n in state_dict), None)
-        if saved is None and flag in state_dict:  # of a module that had seen no batch
-            self._buffers.update(dict.fromkeys(_tracking.NAMES))
-        elif saved is not None and self.threshold is None:
-            self._buffers.update(_tracking.new_buffers(saved.shape[0], saved.dtype, self.multilabel.device))
-        missing: list[str] = args[2]
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        seen = self._buffers["seen"]
-        if seen is not None and prefix + "threshold" in state_dict and prefix + "seen" not in state_dict:
-            seen.clamp_(min=1)  # thresholds that were put in by hand are known
-        if saved is None and flag in missing and self.threshold is None:  # of a model trained with another loss
-            missing.remove(flag)
 
 
 def _is_pair(batch: object) -> bool:

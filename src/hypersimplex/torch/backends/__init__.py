@@ -6,7 +6,8 @@
 
 Whoever calls picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never
 asked under a transform (compilation, torch.func, tracing, a dispatch mode): there the registered operators stand in,
-which pick for themselves. A backend imports `_batch`, `_boundary`, `_checks` and `_search`, nothing further out.
+which pick for themselves. A backend imports `_batch`, `_columns`, `_boundary`, `_checks` and `_search`, nothing
+further out.
 """
 
 import os

@@ -133,7 +133,7 @@ def _fail(failure: _checks.Failure, k: Number, tau: Number, n: int, dim: int) ->
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     logits, labels, dense, _ = batch
-    weight, ignored, reduction, k, prior, tau = settings
+    weight, ignored, reduction, k, prior, tau, _ = settings
     x = logits
     if x.dtype not in FLOATS or not x.is_contiguous() or x.is_neg() or not x.data_ptr():
         x = even("input", x)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex._search import Start, middle, search
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
 
@@ -65,16 +65,16 @@ def pullback(
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     x, classes = batch.logits, batch.classes
-    c = _batch.columns(batch, settings.ignore_index)
+    c = _columns.columns(batch, settings.ignore_index)
     tau = _batch.per_class("tau", settings.tau, classes, x.device)
-    k = _batch.wanted(settings, c.counts, c.samples)
+    k = _columns.wanted(settings, c.counts, c.samples)
     if _batch.is_readable(x):
         _batch.check_numbers(k, tau, int(c.samples))
     p, mu = project(c.logits, k, tau, 1)
     pull = error = c.errors(p)
     if settings.weight is not None:
         pull = _batch.per_class("weight", settings.weight, classes, x.device).to(p.dtype).unsqueeze(1) * error
-    value = _batch.reduced((pull * error).sum(0) / 2, c.samples, settings.reduction)
+    value = _columns.reduced((pull * error).sum(0) / 2, c.samples, settings.reduction)
     grad = None
     if with_gradient:
         if settings.reduction == "mean":
@@ -108,7 +108,7 @@ def gradient(
 
 def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(x - mu)/tau, the projection, and its errors; an ignored entry is 0 everywhere."""
-    c = _batch.columns(batch, ignore_index)
+    c = _columns.columns(batch, ignore_index)
     high = mu.to(c.logits.dtype)
     rest = torch.where(mu.isfinite(), (mu - high.to(mu.dtype)) + low, 0).to(high.dtype)
     t = ((c.logits - high.unsqueeze(1)) - rest.unsqueeze(1)) / tau.to(high.dtype).unsqueeze(1)

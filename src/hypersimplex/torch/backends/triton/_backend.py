@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _batch
+from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices
 from hypersimplex.torch.backends.triton import _launch
@@ -78,7 +78,7 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
         gradient = outcome.gradient.reshape(x.shape[0], x.shape[2], classes).transpose(1, 2)
         return outcome._replace(gradient=gradient)
     targets = _read_targets(labels, dense, settings.ignore_index, classes)
-    k = _batch.wanted(settings, targets.counts, targets.samples)
+    k = _columns.wanted(settings, targets.counts, targets.samples)
     weight = 1.0 if settings.weight is None else settings.weight
     k, tau, weight = (
         _numbers(_batch.per_class(name, value, classes, device), x, torch.Size([classes]))

@@ -1,0 +1,104 @@
+"""A batch as columns, one for each class: what torch operations compute the loss from."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hypersimplex.torch._batch import (
+    Batch,
+    Settings,
+    check_dense,
+    check_labels,
+    check_prior,
+    fit,
+    is_readable,
+    per_class,
+)
+from hypersimplex.torch._boundary import widest
+
+
+class Columns(NamedTuple):
+    """A batch with one row for each class, samples and positions along it, in float32 or float64."""
+
+    logits: Tensor  # an ignored sample is a masked entry
+    labels: Tensor | None  # 0 where ignored
+    kept: Tensor | None  # with labels: which are not ignored
+    dense: Tensor | None
+    counts: Tensor  # the sum of every class's targets
+    samples: Tensor | int  # that count
+    smoothing: float = 0.0  # of the labels; dense targets come smoothed
+
+    def errors(self, p: Tensor) -> Tensor:
+        """p minus the targets."""
+        if self.dense is not None:
+            return p - self.dense
+        assert self.labels is not None
+        assert self.kept is not None
+        kept = self.kept.to(p.dtype).unsqueeze(0)
+        if self.smoothing:
+            p = p - kept * (self.smoothing / p.shape[0])
+        return p.scatter_add(0, self.labels.unsqueeze(0), kept * (self.smoothing - 1))
+
+
+def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
+    x, classes = batch.logits, batch.classes
+    can_read = is_readable(x)
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    counting = widest(x.device)  # float32 counts to 2^24 only
+    logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
+    if batch.labels is None:
+        assert batch.dense is not None
+        if can_read:
+            check_dense(batch.dense)
+        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
+        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
+    labels = batch.labels.reshape(-1)
+    kept = labels != ignore_index
+    safe = torch.where(kept, labels, 0)
+    if can_read:
+        check_labels(safe, classes)
+    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
+    samples = kept.sum()
+    if smoothing:
+        counts = (1 - smoothing) * counts + smoothing / classes * samples
+    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, counts, samples, smoothing)
+
+
+def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor, Settings]:
+    """Dense targets of input's shape, a share of each spread over the classes; labels stay where some are ignored.
+
+    One column is two classes, the other one not written out.
+    """
+    batch, share = fit(input, target), settings.label_smoothing
+    even = share / max(batch.classes, 2)
+    if batch.labels is None:
+        return target * (1 - share) + even, settings._replace(label_smoothing=0.0)
+    if input.dim() == 1 or not is_readable(input) or bool((target == settings.ignore_index).any()):
+        return target, settings
+    check_labels(batch.labels, batch.classes)
+    dense = torch.full_like(batch.logits, even, dtype=widest(input.device), requires_grad=False)
+    dense.scatter_(1, batch.labels.unsqueeze(1), 1 - share + even)
+    return dense.reshape(input.shape), settings._replace(label_smoothing=0.0)
+
+
+def reduced(losses: Tensor, samples: Tensor | int, reduction: str) -> Tensor:
+    """The mean of no sample at all is NaN, and its gradient zero, as in nn.CrossEntropyLoss."""
+    if reduction == "sum":
+        return losses.sum()
+    if not isinstance(samples, Tensor):
+        return losses.sum() / samples if samples else losses.sum() + torch.nan
+    return losses.sum() / samples.clamp(min=1) + torch.where(samples > 0, 0.0, torch.nan).to(losses.dtype)
+
+
+def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
+    """k of every class: as given, as a share of the samples, or as many as the targets say."""
+    classes, device = counts.shape[0], counts.device
+    if settings.k is not None:
+        return per_class("k", settings.k, classes, device)
+    if settings.prior is not None:
+        prior = per_class("prior", settings.prior, classes, device)
+        if is_readable(prior):
+            check_prior(prior)
+        return prior * samples
+    return counts

@@ -1,0 +1,137 @@
+"""What HyperSimplexLoss keeps between calls, as buffers: how they are made, copied, loaded and converted."""
+
+import operator
+import warnings
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hypersimplex import _checks
+from hypersimplex.torch import _tracking
+from hypersimplex.torch._batch import per_class
+from hypersimplex.torch._boundary import FLOATS
+
+# Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
+# (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
+FACTS = ("classes", "multilabel")
+
+
+class State(nn.Module):
+    """The running averages of every class, made at construction with num_classes, else by the first batch."""
+
+    classes: Tensor  # how many have thresholds; 0 before there are any
+    multilabel: Tensor
+    threshold: Tensor | None
+
+    def __init__(self, num_classes: int | None) -> None:
+        super().__init__()
+        self.num_classes = num_classes if num_classes is None else _check_classes(num_classes)
+        for name in FACTS:  # floating point: averages of models multiply buffers by 0.999
+            self.register_buffer(name, torch.zeros(()))
+        for name in _tracking.NAMES:
+            self.register_buffer(name, None)
+        if self.num_classes is not None:
+            dtype = torch.get_default_dtype()
+            self._make(self.num_classes, dtype if dtype in FLOATS else torch.float32, self.classes.device)
+
+    def reset_parameters(self) -> None:
+        """Forget what was learned: back to the state at construction."""
+        for name in FACTS:
+            self._buffers[name].zero_()  # type: ignore[union-attr]
+        if self.num_classes is None:
+            self._buffers.update(dict.fromkeys(_tracking.NAMES))
+        else:
+            for name in _tracking.NAMES:
+                self._buffers[name].zero_()  # type: ignore[union-attr]
+            self.classes.fill_(self.num_classes)
+
+    def _make(self, classes: int, dtype: torch.dtype, device: torch.device) -> None:
+        self._buffers.update(_tracking.new_buffers(classes, dtype, device))
+        self.classes.fill_(classes)
+
+    def _buffers_for(self, classes: int, loss: Tensor) -> dict[str, Any]:
+        """The running averages, made if this is the first batch."""
+        buffers = self._buffers
+        if not buffers.keys() >= _tracking.NAMES_SET:
+            raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
+        threshold = buffers["threshold"]
+        if threshold is None:
+            self._refuse_if_lost()
+            self._make(classes, torch.float64 if loss.dtype is torch.float64 else torch.float32, loss.device)
+        elif threshold.dim() != 1:
+            raise _checks.wrong_shape("threshold", (classes,), threshold.shape)
+        elif threshold.shape[0] != classes:
+            rule = "as before" if self.num_classes is None else "as num_classes says"
+            raise ValueError(f"logits must have {threshold.shape[0]} classes, {rule}, got {classes}")
+        return buffers
+
+    def _refuse_if_lost(self) -> None:
+        """Thresholds that another module has, but that did not come along with what was copied from it."""
+        if self.threshold is None and not self.classes.is_meta and bool(self.classes):
+            raise _checks.lost_thresholds(round(float(self.classes)))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        # Buffers keep their digits when a model is turned to half: decisions and counts need them.
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in self._buffers.items():
+            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
+                old = before[name]
+                assert old is not None
+                self._buffers[name] = old.to(buffer.device)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if self.threshold is None:
+            warnings.warn(
+                "a HyperSimplexLoss was copied before its first batch, so the copy has no thresholds and an average of "
+                "models would not average them: construct it with num_classes",
+                stacklevel=3,
+            )
+        copied = memo[id(self)] = self.__class__.__new__(self.__class__)
+        copied.__setstate__(deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
+        return copied
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _, _, missing, _, errors = args
+        own = [prefix + name for name in (*FACTS, *_tracking.NAMES)]
+        saved = next((state_dict[prefix + n] for n in _tracking.NAMES[:3] if prefix + n in state_dict), None)
+        classes = state_dict.get(prefix + "classes")
+        if saved is not None and self.threshold is None:
+            self._make(saved.shape[0], saved.dtype, self.classes.device)
+        elif saved is None and classes is not None and not classes.is_meta:
+            if bool(classes):
+                errors.append(str(_checks.lost_thresholds(round(float(classes)))))
+            else:  # of a module that had seen no batch
+                self.reset_parameters()
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        seen = self._buffers["seen"]
+        if seen is not None and prefix + "threshold" in state_dict and prefix + "seen" not in state_dict:
+            seen.clamp_(min=1)  # thresholds that were put in by hand are known
+        fresh = seen is None or seen.is_meta or not seen.any()
+        if saved is None and fresh:  # of a model trained with another loss, or not trained at all
+            missing[:] = [name for name in missing if name not in own]
+        if seen is not None:
+            self.classes.fill_(seen.shape[0])
+
+
+def _check_classes(num_classes: object) -> int:
+    try:
+        if isinstance(num_classes, bool):
+            raise TypeError
+        count = operator.index(num_classes)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}") from None
+    if count < 1:
+        raise ValueError(f"num_classes must be at least 1, got {count}")
+    return count
+
+
+def check_per_class(num_classes: int | None, **values: Any) -> None:
+    """What has one number for each class has num_classes of them."""
+    for name, value in values.items():
+        if num_classes is not None and value is not None:
+            device = value.device if isinstance(value, Tensor) else torch.device("cpu")
+            per_class(name, value, num_classes, device)

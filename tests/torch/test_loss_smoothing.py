@@ -1,0 +1,79 @@
+"""label_smoothing: the loss with targets of which a share is spread over the classes."""
+
+import pytest
+import torch
+
+from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
+from tests.torch.losses import every_path, formula, labels_of, normal, one_hot, same, using
+
+
+def smooth(target, classes, share=0.2):
+    return one_hot(target, classes) * (1 - share) + share / classes
+
+
+@every_path
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("ignored", [0, 7])
+def test_smoothed_labels(path, reduction, ignored):
+    logits, target = normal(40, 5).requires_grad_(), labels_of(40, classes=5)
+    target[:ignored] = -100
+    each, gradient = formula(logits[ignored:], smooth(target[ignored:], 5))
+    with using(path):
+        loss = hypersimplex_loss(logits, target, reduction=reduction, label_smoothing=0.2)
+        loss.sum().backward()
+    scale = 1 / (40 - ignored) if reduction == "mean" else 1.0
+    if reduction == "none":
+        same(loss[ignored:], each)
+        assert not loss[:ignored].any()
+    else:
+        same(loss, each.sum() * scale)
+    same(logits.grad[ignored:], gradient * scale)
+    assert not logits.grad[:ignored].any()
+
+
+@pytest.mark.parametrize("shape", [(6, 4, 5), (2, 4, 3, 3)])
+def test_smoothed_labels_of_positions(shape):
+    logits, target = normal(*shape), labels_of(shape[0], *shape[2:], classes=4)
+    rows = logits.movedim(1, -1).reshape(-1, 4)
+    same(hypersimplex_loss(logits, target, label_smoothing=0.2), formula(rows, smooth(target.reshape(-1), 4))[0].mean())
+
+
+def test_smoothed_dense_targets():
+    logits, target = normal(40, 5), labels_of(40, classes=5)
+    by_labels = hypersimplex_loss(logits, target, label_smoothing=0.2)
+    same(hypersimplex_loss(logits, one_hot(target, 5), label_smoothing=0.2), by_labels)
+    # One column is two classes: half of the share goes to the other one.
+    binary = labels_of(40, classes=2)
+    expected = hypersimplex_loss(logits[:, 0], binary * 0.8 + 0.1)
+    same(hypersimplex_loss(logits[:, 0], binary, label_smoothing=0.2), expected)
+    same(hypersimplex_loss(logits[:, :1], binary[:, None], label_smoothing=0.2), expected)
+
+
+def test_one_sample():
+    assert hypersimplex_loss(normal(5), torch.tensor(2), label_smoothing=0.2) < 1e-12
+
+
+def test_the_module_tracks_and_calibrates_the_same_thresholds():
+    logits, target = normal(40, 5).requires_grad_(), labels_of(40, classes=5)
+    smoothed, dense = HyperSimplexLoss(num_classes=5, label_smoothing=0.2), HyperSimplexLoss(num_classes=5)
+    same(smoothed(logits, target), dense(logits, smooth(target, 5)))
+    same(smoothed.threshold, dense.threshold)
+    same(smoothed.share, dense.share)
+    before = smoothed.threshold.clone()
+    assert smoothed.predict(logits).shape == (40,)
+    same(smoothed.calibrate([(logits, target)]).threshold, before)
+    assert "label_smoothing=0.2" in repr(smoothed)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), True, "0.1"])
+def test_bad_smoothing(value):
+    with pytest.raises(ValueError, match=f"label_smoothing must be between 0 and 1, got {value}"):
+        HyperSimplexLoss(label_smoothing=value)
+    if value is not True:
+        with pytest.raises(ValueError, match="label_smoothing must be between 0 and 1"):
+            hypersimplex_loss(normal(3, 2), labels_of(3, classes=2), label_smoothing=value)
+
+
+def test_wrong_labels_are_named():
+    with pytest.raises(ValueError, match="target must be between 0 and 1 or ignore_index, got 7"):
+        hypersimplex_loss(normal(3, 2), torch.tensor([0, 7, 1]), label_smoothing=0.1)
