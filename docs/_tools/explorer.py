@@ -8,14 +8,18 @@ from mkdocs.structure.files import File, Files
 
 EXPLORER = Path(__file__).parents[1] / "explorer.html"
 FRAME = "explorer-frame.html"
-PAGE = f"""# Explorer
+PAGE = f"""---
+hide: [toc]
+---
+
+# Explorer
 
 Move the points, k and tau, and see the soft top-k, its threshold and its gradient.
 
-<iframe id="explorer" src="{FRAME}" title="Explorer" style="width: 100%; height: 3200px; border: 0"></iframe>
+<iframe id="explorer-frame" src="{FRAME}" title="Explorer" style="width: 100%; height: 3200px; border: 0"></iframe>
 <script>
 addEventListener("message", event => {{
-  if (event.data.explorer) document.getElementById("explorer").style.height = event.data.explorer + "px";
+  if (event.data.explorer) document.getElementById("explorer-frame").style.height = event.data.explorer + "px";
 }});
 </script>
 """
