@@ -26,7 +26,7 @@ try:
     import lightgbm as lgb
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "network lightgbm needs LightGBM; install it with: pip install 'hypersimplex[boosting]'"
+        "network lightgbm needs LightGBM; install it with: pip install 'hypersimplex[lightgbm]'"
     ) from error
 
 ROUNDS = 10  # an epoch
