@@ -174,14 +174,15 @@ nb::tuple loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uint
                per_slice(weight, 1.0), mean, grad, mu, k_used, threads);
 }
 
-void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double momentum,
-              bool with_share, uintptr_t threshold, uintptr_t seen, uintptr_t share, uintptr_t batches) {
-    demand(mu && k && threshold && seen && share && batches,
+void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double size,
+              double least, bool with_share, uintptr_t threshold, uintptr_t seen, uintptr_t share,
+              uintptr_t samples_seen) {
+    demand(mu && k && threshold && seen && share && samples_seen,
            "the averages and what they take in must have memory");
     auto run = [&](auto zero) {
         using T = decltype(zero);
-        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(batches)}.add(
-            pointer<const double>(mu), pointer<const double>(k), classes, samples, momentum, with_share);
+        Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(samples_seen)}.add(
+            pointer<const double>(mu), pointer<const double>(k), classes, samples, size, least, with_share);
     };
     if (is_double) run(0.0);
     else run(0.0f);
@@ -215,8 +216,8 @@ void define_raw(nb::module_& m) {
     m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
           "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
           "k_used"_a, "threads"_a);
-    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "momentum"_a,
-          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "batches"_a);
+    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "size"_a,
+          "least"_a, "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "samples_seen"_a);
     m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
 }
 

@@ -8,26 +8,26 @@ namespace hs {
 
 template <class T>
 struct Running {
-    T *threshold, *seen, *share, *batches;    // per class; `batches` is one number
+    T *threshold, *seen, *share, *samples_seen;    // per class; `samples_seen` is one number
 
-    // momentum 0: the plain average. A class without a positive or without a negative has no threshold in
-    // this batch.
-    void add(const double* mu, const double* k, int64_t classes, int64_t samples, double momentum,
+    // size: the weight of this batch in the plain average. least: its weight in the running one at least, 0 for
+    // the plain average. A class without a positive or without a negative has no threshold in this batch.
+    void add(const double* mu, const double* k, int64_t classes, int64_t samples, double size, double least,
              bool with_share) {
         double n = static_cast<double>(samples);
         for (int64_t c = 0; c < classes; ++c) {
             if (!(k[c] > 0 && k[c] < n && std::isfinite(mu[c]))) continue;
-            seen[c] += 1;
-            move(threshold[c], mu[c], seen[c], momentum);
+            seen[c] += static_cast<T>(size);
+            move(threshold[c], mu[c], size / static_cast<double>(seen[c]), least);
         }
         if (!with_share) return;
-        *batches += 1;
-        for (int64_t c = 0; c < classes; ++c) move(share[c], k[c] / n, *batches, momentum);
+        *samples_seen += static_cast<T>(size);
+        double rate = size / static_cast<double>(*samples_seen);
+        for (int64_t c = 0; c < classes; ++c) move(share[c], k[c] / n, rate, least);
     }
 
-    static void move(T& average, double value, T count, double momentum) {
-        double rate = 1 / static_cast<double>(count);
-        if (rate < momentum) rate = momentum;
+    static void move(T& average, double value, double rate, double least) {
+        if (rate < least) rate = least;
         average =
             static_cast<T>(static_cast<double>(average) + rate * (value - static_cast<double>(average)));
     }

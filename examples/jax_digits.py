@@ -45,7 +45,7 @@ def train(x, labels, seed=0):
     def step(params, opt_state, thresholds: ThresholdState, x, labels):
         (loss, (mu, k)), grads = jax.value_and_grad(loss_fn, has_aux=True)(params, x, labels)
         updates, opt_state = optimizer.update(grads, opt_state)
-        return optax.apply_updates(params, updates), opt_state, threshold_update(thresholds, mu, k), loss
+        return optax.apply_updates(params, updates), opt_state, threshold_update(thresholds, mu, k, len(labels)), loss
 
     opt_state, thresholds = optimizer.init(params), threshold_init(10)
     rng = np.random.default_rng(seed)

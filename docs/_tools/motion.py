@@ -88,23 +88,23 @@ def growing_k(x: np.ndarray) -> str:
     return _ramp("k", title, x, ks, 19, lambda k: (k, 1.0), range(7), False)
 
 
-def train(steps: int = 61, batch: int = 24) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def train(steps: int = 61, batch: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """A linear model trained by the binary loss: labels, logits of all samples, and both thresholds at every step."""
     rng = np.random.default_rng(3)
-    x = rng.normal((4.0, 1.0), 1.0, size=(240, 2))
-    labels = (x @ [1.0, -1.5] + rng.normal(0, 0.6, 240) > 2.5).astype(float)
+    x = rng.normal((4.0, 1.0), 1.0, size=(1000, 2))
+    labels = (x @ [1.0, -1.5] + rng.normal(0, 0.6, 1000) > 2.5).astype(float)
     weights, running, rows = np.array([-0.3, 0.3]), 0.0, []
     for step in range(steps):
-        chosen = rng.choice(240, batch, replace=False)
+        chosen = rng.choice(1000, batch, replace=False)
         logits, k = x[chosen] @ weights, labels[chosen].sum()
         mu = float(hs.threshold(logits, k))
-        running += (mu - running) * max(0.1, 1 / (step + 1))  # as HyperSimplexLoss tracks it
+        running += (mu - running) * max(batch / 1000, 1 / (step + 1))  # as HyperSimplexLoss does
         rows.append((x[:30] @ weights, mu, running))
         y = hs.soft_topk(logits, k)
         active = (y > 0) & (y < 1)
         error = np.where(active, y - labels[chosen], 0.0)
         gradient = np.where(active, error - error.sum() / max(active.sum(), 1), 0.0)
-        weights = weights - 0.012 * gradient @ x[chosen]
+        weights = weights - 0.003 * gradient @ x[chosen]
     return labels[:30], np.array([r[0] for r in rows]), np.array([r[1] for r in rows]), np.array([r[2] for r in rows])
 
 

@@ -120,12 +120,13 @@ def track_at(
     k: int,
     classes: int,
     samples: int,
-    momentum: float,
+    size: float,
+    least: float,
     with_share: bool,
     threshold: int,
     seen: int,
     share: int,
-    batches: int,
+    samples_seen: int,
 ) -> None: ...
 def objective_at(
     is_double: bool, step: int, sizes: Sequence[int], addresses: Sequence[int], threads: int

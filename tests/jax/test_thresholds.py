@@ -22,9 +22,9 @@ def test_the_average_of_the_first_batches_and_then_momentum(jit):
     """With momentum 0.4: 1, the mean of 1 and 2, then 0.6 of the old and 0.4 of the new."""
     update, state = jax.jit(hsj.threshold_update) if jit else hsj.threshold_update, hsj.threshold_init(2)
     for value, want in ((1.0, 1.0), (2.0, 1.5), (4.0, 2.5), (0.0, 1.5)):
-        state = update(state, jnp.full(2, value), jnp.array([3, 3]), 0.4)
+        state = update(state, jnp.full(2, value), jnp.array([3, 3]), 6, 0.4)
         np.testing.assert_allclose(state.mu, [want, want], rtol=1e-6)
-    np.testing.assert_array_equal(state.seen, [4, 4])
+    np.testing.assert_array_equal(state.seen, [24, 24])
 
 
 AVERAGES = [0.4014125, 0.4591793, -0.3566713, 0.3240066]
@@ -34,7 +34,7 @@ AVERAGES = [0.4014125, 0.4591793, -0.3566713, 0.3240066]
     ("momentum", "want"),
     [
         (0.1, AVERAGES),
-        (None, AVERAGES),
+        (None, AVERAGES),  # of 60 samples, less than the 1,000 they follow
         (0.0, AVERAGES),
         (0.4, [0.400638, 0.4471079, -0.1978862, 0.360162]),
         (1.0, [0.3936678, 0.2950911, 0.3457436, 0.6855606]),
@@ -46,7 +46,7 @@ def test_the_thresholds_are_those_of_torch(momentum, want):
     for ends in [(0, 3), (0, 4), (0, 1), (1, 4), (0, 4)]:  # classes are absent; one batch is of a single class
         x, labels = rng.normal(size=(12, 4)).astype(np.float32), rng.integers(*ends, size=12)
         _, (mu, k) = jax.jit(hsj.loss_and_threshold)(x, labels, tau=0.7)
-        state = hsj.threshold_update(state, mu, k, momentum)
+        state = hsj.threshold_update(state, mu, k, 12, momentum)
     np.testing.assert_allclose(state.mu, want, atol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_a_class_without_a_positive_or_a_negative_has_no_threshold():
     for labels, kept in (([0, 0, 0], None), ([0, 0, 1], np.array([True, True, False]))):
         _, (mu, k) = hsj.loss_and_threshold(x, np.array(labels), where=kept)
         assert mu.tolist() == [-np.inf, np.inf]
-        state = hsj.threshold_update(hsj.threshold_init(2), mu, k)
+        state = hsj.threshold_update(hsj.threshold_init(2), mu, k, 3 if kept is None else 2)
         np.testing.assert_array_equal(state.seen, [0, 0])
         np.testing.assert_array_equal(state.mu, [0, 0])
     _, (mu, k) = hsj.loss_and_threshold(x, np.array([0, 1, 1]), k=3)
@@ -64,17 +64,34 @@ def test_a_class_without_a_positive_or_a_negative_has_no_threshold():
 
 
 def test_an_absent_class_does_not_move():
-    state = hsj.threshold_update(hsj.threshold_init(3), jnp.array([1.0, 2.0, 3.0]), jnp.array([1, 1, 1]))
-    moved = hsj.threshold_update(state, jnp.array([9.0, 9.0, jnp.inf]), jnp.array([0, 4, 1]), 0.5)
-    np.testing.assert_allclose(moved.mu, [1, 5.5, 3])
-    np.testing.assert_array_equal(moved.seen, [1, 2, 1])
+    state = hsj.threshold_update(hsj.threshold_init(3), jnp.array([1.0, 2.0, 3.0]), jnp.array([1, 1, 1]), 3)
+    moved = hsj.threshold_update(state, jnp.array([9.0, 9.0, jnp.inf]), jnp.array([0, 4, 1]), 5, 0.5)
+    np.testing.assert_allclose(moved.mu, [1, 2 + 7 * 5 / 8, 3])
+    np.testing.assert_array_equal(moved.seen, [3, 8, 3])
 
 
-def test_without_momentum_all_batches_count_alike():
+def test_with_momentum_0_all_samples_count_alike():
     state = hsj.threshold_init(1)
-    for value in (1.0, 2.0, 6.0):
-        state = hsj.threshold_update(state, jnp.array([value]), 1, momentum=None)
-    np.testing.assert_allclose(state.mu, [3.0], rtol=1e-6)
+    for value, samples in ((1.0, 100), (2.0, 100), (6.0, 1000)):
+        state = hsj.threshold_update(state, jnp.array([value]), 1, samples, momentum=0)
+    np.testing.assert_allclose(state.mu, [63 / 12], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [250, 999, 1000, 1001])
+def test_without_momentum_the_last_1000_samples_count(n):
+    """By torch's rule: the plain average first, then with weight min(1, n/1000)."""
+    torch = pytest.importorskip("torch")
+    from hypersimplex.torch import HyperSimplexLoss
+
+    rng, state, criterion = np.random.default_rng(0), hsj.threshold_init(3), HyperSimplexLoss(num_classes=3)
+    update = jax.jit(hsj.threshold_update)
+    for step in range(8):
+        x, labels = rng.normal(size=(n, 3)).astype(np.float32) + step, rng.integers(0, 3, size=n)
+        _, (mu, k) = hsj.loss_and_threshold(x, labels)
+        state = update(state, mu, k, n)
+        criterion(torch.tensor(x, requires_grad=True), torch.from_numpy(labels))
+        np.testing.assert_allclose(state.mu, criterion.threshold, rtol=1e-5)
+        np.testing.assert_array_equal(state.seen, criterion.seen)
 
 
 def test_plain_argmax_fails_where_the_thresholds_decide_right():
@@ -83,7 +100,7 @@ def test_plain_argmax_fails_where_the_thresholds_decide_right():
     labels = rng.integers(0, 3, size=300)
     x = (6 * np.eye(3)[labels] + rng.normal(size=(300, 3)) + [0, 50, -50]).astype(np.float32)
     losses, (mu, k) = hsj.loss_and_threshold(x, labels, tau=4.0)
-    state = hsj.threshold_update(hsj.threshold_init(3), mu, k)
+    state = hsj.threshold_update(hsj.threshold_init(3), mu, k, 300)
     assert np.mean(np.argmax(x, 1) == labels) < 0.5
     assert np.mean(hsj.predict(x, state, 4.0) == labels) > 0.99
     np.testing.assert_allclose(losses, hsj.hypersimplex_loss(x - np.float32([0, 50, -50]), labels, tau=4.0), atol=1e-4)
@@ -107,12 +124,17 @@ def test_plain_argmax_fails_where_the_thresholds_decide_right():
         (
             ValueError,
             r"mu must be a number or have shape \(2,\), got shape \(3,\)",
-            lambda s: hsj.threshold_update(s, np.ones(3), np.ones(3)),
+            lambda s: hsj.threshold_update(s, np.ones(3), np.ones(3), 3),
         ),
         (
             ValueError,
             "momentum must be between 0 and 1 or None, got 5",
-            lambda s: hsj.threshold_update(s, np.ones(2), np.ones(2), momentum=5),
+            lambda s: hsj.threshold_update(s, np.ones(2), np.ones(2), 3, momentum=5),
+        ),
+        (
+            ValueError,
+            "samples must be at least 0, got -1",
+            lambda s: hsj.threshold_update(s, np.ones(2), np.ones(2), -1),
         ),
         (ValueError, "num_classes must be at least 1, got 0", lambda s: hsj.threshold_init(0)),
         (TypeError, "num_classes must be a whole number, got 1.5", lambda s: hsj.threshold_init(1.5)),
@@ -120,7 +142,7 @@ def test_plain_argmax_fails_where_the_thresholds_decide_right():
 )
 def test_bad_input_is_an_error(kind, message, call):
     with pytest.raises(kind, match=f"^{message}"):
-        call(hsj.ThresholdState(jnp.zeros(2), jnp.array([1, 0])))
+        call(hsj.ThresholdState(jnp.zeros(2), jnp.array([1.0, 0.0])))
 
 
 def test_while_tracing_the_state_is_taken_as_it_is():

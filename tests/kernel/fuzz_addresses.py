@@ -96,7 +96,7 @@ def track(rng: random.Random, m: Memory) -> list[Any]:
     classes, dtype = rng.choice([1, 3, 50]), rng.choice(["f4", "f8"])
     mu, k = m.normal("f8", classes), m.normal("f8", classes)
     state = [m.take(dtype, classes), m.take(dtype, classes), m.take(dtype, classes), m.take(dtype, 1)]
-    return [dtype == "f8", where(mu), where(k), classes, 10, 0.1, rng.random() < 0.5, *map(where, state)]
+    return [dtype == "f8", where(mu), where(k), classes, 10, 10.0, 0.1, rng.random() < 0.5, *map(where, state)]
 
 
 def objective(rng: random.Random, m: Memory) -> list[Any]:

@@ -73,6 +73,11 @@ def normal(*shape: int, dtype: torch.dtype = DOUBLE, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
+def leaf(*shape: int, dtype: torch.dtype = DOUBLE, seed: int = 0) -> Tensor:
+    """Logits whose loss can be differentiated: others do not move thresholds."""
+    return normal(*shape, dtype=dtype, seed=seed).requires_grad_()
+
+
 def labels_of(*shape: int, classes: int, seed: int = 1) -> Tensor:
     return torch.randint(classes, shape, generator=torch.Generator().manual_seed(seed))
 

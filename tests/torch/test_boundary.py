@@ -495,7 +495,7 @@ def test_results_stay_on_the_input_s_device(reduction):
     weight = torch.ones(3)
     with torch.device("meta"):
         criterion = HyperSimplexLoss(reduction=reduction).to_empty(device="cpu")
-        criterion.multilabel.zero_()
+        criterion.reset_parameters()
         first = criterion(x, y)
         leaf = x.clone().requires_grad_()
         got = [

@@ -6,35 +6,96 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss, threshold
-from tests.torch.losses import DOUBLE, every_path, labels_of, normal, one_hot, same, using
+from tests.torch.losses import DOUBLE, every_path, labels_of, leaf, normal, one_hot, same, using
 
 
 def batches(count=12, n=40, classes=4):
-    return [(normal(n, classes, seed=i) + i, labels_of(n, classes=classes, seed=i)) for i in range(count)]
+    return [(leaf(n, classes, seed=i) + i, labels_of(n, classes=classes, seed=i)) for i in range(count)]
 
 
 def thresholds(logits, target, classes=4, tau=1.0):
-    return threshold(logits, one_hot(target, classes).sum(0), tau, dim=0)
+    return threshold(logits.detach(), one_hot(target, classes).sum(0), tau, dim=0)
 
 
 @every_path
+@pytest.mark.parametrize("n", [40, 999, 1000, 1001])
 @pytest.mark.parametrize("momentum", [0.25, 1.0, 0.0, None])
-def test_the_running_threshold_is_the_average_and_then_moves_by_momentum(path, momentum):
+def test_the_running_threshold_is_the_average_and_then_moves_by_its_weight(path, momentum, n):
+    """max(1/seen, weight), where without momentum the weight is min(1, N/1000) for a batch of N samples."""
+    if n > 40 and momentum is not None:
+        return
+    weight = min(1.0, n / 1000) if momentum is None else momentum
     criterion, expected = HyperSimplexLoss(momentum=momentum), torch.zeros(4, dtype=DOUBLE)
     with using(path):
-        for seen, batch in enumerate(batches(), start=1):
+        for seen, batch in enumerate(batches(30 if n == 40 else 3, n), start=1):
             assert torch.equal(criterion(*batch), hypersimplex_loss(*batch))
-            expected += max(1 / seen, momentum or 0) * (thresholds(*batch) - expected)
+            expected += max(1 / seen, weight) * (thresholds(*batch) - expected)
             same(criterion.threshold, expected)
-    if not momentum:
-        same(criterion.threshold, torch.stack([thresholds(*batch) for batch in batches()]).mean(0))
+            assert criterion.samples == seen * n
+    if momentum == 0:
+        batches_ = batches(30)
+        same(criterion.threshold, torch.stack([thresholds(*batch) for batch in batches_]).mean(0))
+
+
+@every_path
+def test_larger_batches_weigh_more(path):
+    sizes, criterion = (40, 25, 200), HyperSimplexLoss(momentum=0.0)
+    parts = [batches(1, n)[0] for n in sizes]
+    with using(path):
+        for part in parts:
+            criterion(*part)
+    expected = sum(n * thresholds(*part) for n, part in zip(sizes, parts, strict=True)) / sum(sizes)
+    same(criterion.threshold, expected)
+    assert criterion.seen.tolist() == [265] * 4
+
+
+@every_path
+def test_images_count_as_samples_not_their_pixels(path):
+    criterion, other = HyperSimplexLoss(num_classes=4).double(), HyperSimplexLoss(num_classes=4, momentum=0.02).double()
+    with using(path):
+        for seed in range(80):
+            images, target = leaf(20, 4, 3, 2, seed=seed) + seed, labels_of(20, 3, 2, classes=4)
+            criterion(images, target), other(images, target)
+    assert criterion.samples == 1600
+    same(criterion.threshold, other.threshold)
+
+
+def validate(model, criterion):
+    """The usual loop: nobody calls criterion.eval()."""
+    model.eval()
+    with torch.no_grad():
+        criterion(model(normal(40, 3).float()) + 5, labels_of(40, classes=4))
+    model.train()
+
+
+def test_validation_does_not_move_the_thresholds():
+    model, criterion = nn.Linear(3, 4), HyperSimplexLoss(num_classes=4)
+    criterion(model(normal(40, 3).float()), labels_of(40, classes=4))
+    before = copy.deepcopy(criterion.state_dict())
+    validate(model, criterion)
+    criterion(model(normal(40, 3).float()).detach() + 5, labels_of(40, classes=4))
+    assert all(torch.equal(criterion.state_dict()[name], value) for name, value in before.items())
+
+
+@every_path
+@pytest.mark.parametrize("use_reentrant", [True, False])
+@pytest.mark.parametrize("tail", [lambda loss: loss, torch.exp], ids=["loss", "exp"])
+def test_checkpointing_counts_a_batch_once(path, use_reentrant, tail):
+    model, criterion = nn.Linear(3, 4), HyperSimplexLoss(num_classes=4)
+    x, target = normal(40, 3).float().requires_grad_(), labels_of(40, classes=4)
+    with using(path):
+        loss = checkpoint(lambda x: tail(criterion(model(x), target)), x, use_reentrant=use_reentrant)
+        loss.backward()
+    assert criterion.samples == 40
+    assert criterion.seen.tolist() == [40] * 4
 
 
 @every_path
 def test_a_class_absent_from_a_batch_keeps_its_threshold(path):
-    criterion = HyperSimplexLoss(momentum=None)
+    criterion = HyperSimplexLoss(momentum=0.0)
     (first, labels), (second, _), (third, _) = batches(3)
     absent = torch.where(labels == 2, 1, labels)
     with using(path):
@@ -46,7 +107,7 @@ def test_a_class_absent_from_a_batch_keeps_its_threshold(path):
         criterion(third, labels)
         # Two batches had class 2, three had the others; the share of positives counts all three.
         same(criterion.threshold[2], (thresholds(first, labels) + thresholds(third, labels))[2] / 2)
-    assert criterion.seen.tolist() == [3, 3, 2, 3]
+    assert criterion.seen.tolist() == [120, 120, 80, 120]
     same(criterion.share[2], (labels == 2).double().mean() * 2 / 3)
 
 
@@ -60,7 +121,7 @@ def test_a_batch_of_one_class_moves_nothing(path):
         criterion(logits + 7, torch.full_like(labels, 1))
         criterion(logits + 7, torch.full_like(labels, -100))
     assert torch.equal(criterion.threshold, before)
-    assert criterion.batches == 2, "the batch without any sample is none"
+    assert criterion.samples == 80, "the batch without any sample is none"
 
 
 @every_path
@@ -88,7 +149,7 @@ def test_a_fresh_module_in_eval_mode_still_gives_the_loss():
 def test_calibrate_is_the_exact_average_of_a_pass(path, kind):
     criterion = HyperSimplexLoss()
     with using(path):
-        criterion(normal(40, 4) + 100, labels_of(40, classes=4))
+        criterion(leaf(40, 4) + 100, labels_of(40, classes=4))
         assert criterion.calibrate(kind(batch) for batch in batches()) is criterion
     same(criterion.threshold, torch.stack([thresholds(*batch) for batch in batches()]).mean(0))
     same(criterion.share, torch.stack([one_hot(target, 4).mean(0) for _, target in batches()]).mean(0))
@@ -97,12 +158,12 @@ def test_calibrate_is_the_exact_average_of_a_pass(path, kind):
 @pytest.mark.parametrize("given", [{"k": 10.0}, {"prior": 0.25}, {"prior": 0.25, "tau": 3.0}])
 def test_calibrate_by_logits_alone_uses_k_or_prior(given):
     criterion = HyperSimplexLoss(**given).calibrate(logits for logits, _ in batches())
-    expected = [threshold(logits, 10, given.get("tau", 1.0), dim=0) for logits, _ in batches()]
+    expected = [threshold(logits.detach(), 10, given.get("tau", 1.0), dim=0) for logits, _ in batches()]
     same(criterion.threshold, torch.stack(expected).mean(0))
 
 
 def test_calibrate_by_logits_alone_uses_the_share_seen_in_training():
-    criterion = HyperSimplexLoss(momentum=None)
+    criterion = HyperSimplexLoss(momentum=0.0)
     for batch in batches():
         criterion(*batch)
     share = criterion.share.clone()
@@ -148,7 +209,7 @@ def test_scores_and_classes(tau):
 
 def test_binary_decision():
     criterion = HyperSimplexLoss(tau=2.0)
-    logits, target = normal(50), labels_of(50, classes=2)
+    logits, target = leaf(50), labels_of(50, classes=2)
     criterion(logits, target)
     expected = ((logits - threshold(logits, target.sum(), 2.0)) / 2 > 0.5).long()
     assert 0 < expected.sum() < 50
@@ -159,7 +220,7 @@ def test_binary_decision():
 
 @pytest.mark.parametrize("way", ["train", "calibrate"])
 def test_multilabel_decision(way):
-    criterion, logits = HyperSimplexLoss(), normal(50, 3)
+    criterion, logits = HyperSimplexLoss(), leaf(50, 3)
     target = (normal(50, 3, seed=1) > 0).float()
     if way == "train":
         criterion(logits, target)
@@ -198,7 +259,7 @@ def test_saved_inside_a_model_and_on_disk(tmp_path):
         return nn.ModuleDict({"net": nn.Linear(3, 4).double(), "loss": HyperSimplexLoss()})
 
     trained = model()
-    trained["loss"](trained["net"](normal(40, 3)), labels_of(40, classes=4))
+    trained["loss"](trained["net"](leaf(40, 3)), labels_of(40, classes=4))
     torch.save(trained.state_dict(), tmp_path / "model.pt")
     fresh = model()
     fresh.load_state_dict(torch.load(tmp_path / "model.pt"), strict=True)
@@ -222,7 +283,7 @@ def test_copies_stand_alone(way):
 def test_half_keeps_every_digit():
     weight, k = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([7.001, 8, 9, 10])
     criterion = HyperSimplexLoss(weight, k=k)
-    criterion(normal(40, 4, dtype=torch.float32) + 1000.123, labels_of(40, classes=4))
+    criterion(leaf(40, 4, dtype=torch.float32) + 1000.123, labels_of(40, classes=4))
     before = criterion.threshold.clone()
     for kind in (torch.float16, torch.bfloat16):
         criterion.to(kind)
@@ -242,7 +303,7 @@ def test_double_logits_have_double_thresholds():
 def test_half_scores_are_decided_in_full_precision():
     """At 1000, float16 steps by one half: the scores must not be rounded before they are compared."""
     criterion = HyperSimplexLoss()
-    criterion(torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 1]))
+    criterion(torch.tensor([[0.0, 0.0], [1.0, 1.0]], requires_grad=True), torch.tensor([0, 1]))
     criterion.threshold.copy_(torch.tensor([-1000.1, -1000.2]))
     logits = torch.zeros(1, 2, dtype=torch.float16)
     assert criterion.predict(logits).tolist() == [1]
@@ -250,9 +311,9 @@ def test_half_scores_are_decided_in_full_precision():
 
 
 def test_training_goes_on_after_inference_mode():
-    criterion, (first, second) = HyperSimplexLoss(momentum=None), batches(2)
+    criterion, (first, second) = HyperSimplexLoss(momentum=0.0), batches(2)
     with torch.inference_mode():
-        criterion(*first)
+        criterion.calibrate([first])
     criterion(*second)
     with using("composed"):
         criterion(*second)
@@ -262,7 +323,7 @@ def test_training_goes_on_after_inference_mode():
 def test_repr():
     assert (
         repr(HyperSimplexLoss(prior=0.5, tau=1.5))
-        == "HyperSimplexLoss(reduction='mean', prior=0.5, tau=1.5, momentum=0.1)"
+        == "HyperSimplexLoss(reduction='mean', prior=0.5, tau=1.5, momentum=None)"
     )
 
 
@@ -270,7 +331,7 @@ def test_soft_labels_in_half_precision_are_one_class_each():
     smooth = one_hot(labels_of(256, classes=100), 100) * 0.9 + 0.001
     for dtype in (torch.bfloat16, torch.float16, torch.float32):
         criterion = HyperSimplexLoss()
-        criterion(normal(256, 100).float(), smooth.to(dtype))
+        criterion(leaf(256, 100).float(), smooth.to(dtype))
         assert criterion.predict(normal(4, 100)).shape == (4,)
 
 

@@ -13,7 +13,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_a
 from hypersimplex.torch import HyperSimplexLoss
 from tests.torch.losses import labels_of, normal, same
 
-NAMES = {"threshold", "seen", "share", "batches"}
+NAMES = {"threshold", "seen", "share", "samples"}
 
 
 class Model(nn.Module):

@@ -9,9 +9,11 @@ from jax.typing import ArrayLike
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._arguments import check_tau, is_known, per_class
 
+SPAN = 1000  # samples, as in torch
+
 
 class ThresholdState(NamedTuple):
-    """mu: the running threshold of every class. seen: how many batches moved it."""
+    """mu: the running threshold of every class. seen: how many samples had the batches that moved it."""
 
     mu: Array
     seen: Array
@@ -21,40 +23,46 @@ def threshold_init(num_classes: int) -> ThresholdState:
     """Thresholds that have seen nothing yet.
 
     >>> threshold_init(2)
-    ThresholdState(mu=Array([0., 0.], dtype=float32), seen=Array([0, 0], dtype=int32))
+    ThresholdState(mu=Array([0., 0.], dtype=float32), seen=Array([0., 0.], dtype=float32))
     """
     if isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer):
         raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
     if num_classes < 1:
         raise ValueError(f"num_classes must be at least 1, got {num_classes}")
-    return ThresholdState(jnp.zeros(num_classes), jnp.zeros(num_classes, jnp.int32))
+    return ThresholdState(jnp.zeros(num_classes), jnp.zeros(num_classes))
 
 
 def threshold_update(
-    state: ThresholdState, mu: ArrayLike, k: ArrayLike, momentum: float | None = 0.1
+    state: ThresholdState, mu: ArrayLike, k: ArrayLike, samples: ArrayLike, momentum: float | None = None
 ) -> ThresholdState:
     """Move each class's threshold toward this batch's; mu and k are what loss_and_threshold gave.
 
-    A class without a positive or without a negative sample in the batch (k = 0, or mu not finite) does not move.
+    A class without a positive or without a negative sample in the batch (mu is not finite) does not move.
 
     Args:
         state: from threshold_init, or from the update before.
         mu, k: a number, or one for each class.
-        momentum: weight of the latest batch once 1/momentum batches have been seen; until then, and with None for
-            ever, the thresholds are the plain average. None is the way to calibrate with a full pass over the data.
+        samples: how many the batch has, of all devices; those that `where` leaves out do not count.
+        momentum: least weight of the latest batch. Until the plain average of all samples gives it less, the thresholds
+            are that average; with 0, for ever: the way to calibrate with a full pass over the data. None: N/1000 for
+            a batch of N samples, so that they follow the last 1,000 samples whatever the batch size.
 
-    >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]))
-    >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5])).mu
+    >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]), samples=10)
+    >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5]), samples=10).mu
     Array([1.5, 3. ], dtype=float32)
     """
     if momentum is not None and is_known(momentum) and not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
+    if is_known(samples) and not np.all(np.asarray(samples) >= 0):
+        raise ValueError(f"samples must be at least 0, got {samples}")
     old, classes = jnp.asarray(state.mu), _classes(state)
     new, counts = (jnp.asarray(per_class(name, value, classes)) for name, value in (("mu", mu), ("k", k)))
-    moves = (counts > 0) & jnp.isfinite(new)
-    seen = state.seen + moves
-    # The plain average, until momentum takes over.
-    rate = jnp.maximum(1 / jnp.maximum(seen, 1), 0 if momentum is None else momentum)
+    size = jnp.asarray(samples, state.seen.dtype)
+    moves = (counts > 0) & (counts < size) & jnp.isfinite(new)
+    seen = state.seen + moves * size
+    # The plain average, until the least weight takes over.
+    least = jnp.minimum(size / SPAN, 1) if momentum is None else momentum
+    rate = jnp.maximum(size / jnp.maximum(seen, 1), least)
     step = rate * (jnp.where(moves, new, old) - old)
     return ThresholdState((old + step).astype(old.dtype), seen)
 

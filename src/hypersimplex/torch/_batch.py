@@ -1,9 +1,11 @@
 """What may stand where: shapes of logits and targets, the numbers per class, and what a loss returns."""
 
 import math
+import operator
 from array import array
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +14,7 @@ from hypersimplex.torch._boundary import has_memory, is_eager, widest
 
 Number = Tensor | float
 LONG = 2**63
+IGNORED = -100  # ignore_index where none is given
 REDUCTIONS = ("none", "mean", "sum")
 
 
@@ -141,6 +144,10 @@ def check(input: object, target: object, settings: Settings) -> None:
         raise _checks.both_given(settings.k, settings.prior)
     if settings.label_smoothing != 0.0:
         check_smoothing(settings.label_smoothing)
+    if index != IGNORED and input.shape == target.shape:  # type: ignore[attr-defined]
+        raise ValueError(
+            f"ignore_index must be left at {IGNORED} where targets are dense, since no entry is an index, got {index}"
+        )
 
 
 def check_smoothing(value: object) -> None:
@@ -152,11 +159,21 @@ def check_types(input: object, target: object, settings: Settings) -> None:
     for name, value in (("input", input), ("target", target)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    index = settings.ignore_index
-    if isinstance(index, bool) or not isinstance(index, int):
-        raise TypeError(f"ignore_index must be a whole number, got {index!r}")
-    if not -LONG <= index < LONG:
-        raise ValueError(f"ignore_index must be a whole number of 64 bits, got {index}")
+    whole("ignore_index", settings.ignore_index)
+
+
+def whole(name: str, value: Any) -> int:
+    """A whole number of 64 bits, which may come as one of NumPy's or as a 0-d tensor."""
+    boolean = isinstance(value, bool | np.bool_) or (isinstance(value, Tensor) and value.dtype is torch.bool)
+    try:
+        number = operator.index(value) if not boolean else None
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if not -LONG <= number < LONG:
+        raise ValueError(f"{name} must be a whole number of 64 bits, got {value}")
+    return number
 
 
 def check_reduction(reduction: str) -> None:

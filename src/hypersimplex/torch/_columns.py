@@ -27,6 +27,7 @@ class Columns(NamedTuple):
     dense: Tensor | None
     counts: Tensor  # the sum of every class's targets
     samples: Tensor | int  # that count
+    labelled: Tensor | None = None  # with labels: how many samples each class has
     smoothing: float = 0.0  # of the labels; dense targets come smoothed
 
     def errors(self, p: Tensor) -> Tensor:
@@ -59,22 +60,26 @@ def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     if can_read:
         check_labels(safe, classes)
     counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
-    samples = kept.sum()
+    samples, wanted = kept.sum(), counts
     if smoothing:
-        counts = (1 - smoothing) * counts + smoothing / classes * samples
-    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, counts, samples, smoothing)
+        wanted = (1 - smoothing) * counts + smoothing / classes * samples
+    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, wanted, samples, counts, smoothing)
 
 
 def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor, Settings]:
-    """Dense targets of input's shape, a share of each spread over the classes; labels stay where some are ignored.
-
-    One column is two classes, the other one not written out.
+    """Dense targets of input's shape, a share of each spread over the classes. One column is two classes, of which
+    the other is not written out. Labels stay where some are ignored, or where the mean needs their weights.
     """
     batch, share = fit(input, target), settings.label_smoothing
     even = share / max(batch.classes, 2)
     if batch.labels is None:
         return target * (1 - share) + even, settings._replace(label_smoothing=0.0)
-    if input.dim() == 1 or not is_readable(input) or bool((target == settings.ignore_index).any()):
+    if (
+        input.dim() == 1
+        or settings.weight is not None
+        or not is_readable(input)
+        or bool((target == settings.ignore_index).any())
+    ):
         return target, settings
     check_labels(batch.labels, batch.classes)
     dense = torch.full_like(batch.logits, even, dtype=widest(input.device), requires_grad=False)
@@ -82,13 +87,20 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
     return dense.reshape(input.shape), settings._replace(label_smoothing=0.0)
 
 
-def reduced(losses: Tensor, samples: Tensor | int, reduction: str) -> Tensor:
+def divisor(weight: Tensor | None, labelled: Tensor | None, samples: Tensor | int) -> Tensor | int:
+    """What the mean divides by, as in nn.CrossEntropyLoss: the samples; with labels, the weights of their classes."""
+    return samples if weight is None or labelled is None else (weight * labelled).sum()
+
+
+def reduced(losses: Tensor, divisor: Tensor | int, reduction: str) -> Tensor:
     """The mean of no sample at all is NaN, and its gradient zero, as in nn.CrossEntropyLoss."""
     if reduction == "sum":
         return losses.sum()
-    if not isinstance(samples, Tensor):
-        return losses.sum() / samples if samples else losses.sum() + torch.nan
-    return losses.sum() / samples.clamp(min=1) + torch.where(samples > 0, 0.0, torch.nan).to(losses.dtype)
+    if not isinstance(divisor, Tensor):
+        return losses.sum() / divisor if divisor else losses.sum() + torch.nan
+    some = divisor != 0
+    mean = losses.sum() / torch.where(some, divisor, 1) + torch.where(some, 0.0, torch.nan)
+    return mean.to(losses.dtype)
 
 
 def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:

@@ -17,13 +17,15 @@ def compose(batch: Batch, settings: Settings) -> Outcome:
         _batch.check_numbers(k, tau, int(columns.samples))
     p, mu = project(columns.logits, k, tau, 1, want_mu=True)
     assert mu is not None
-    each = columns.errors(p).square()
+    each, weight = columns.errors(p).square(), None
     if settings.weight is not None:
-        each = _batch.per_class("weight", settings.weight, classes, x.device).to(p.dtype).unsqueeze(1) * each
+        weight = _batch.per_class("weight", settings.weight, classes, x.device)
+        each = weight.to(p.dtype).unsqueeze(1) * each
     losses = each.sum(0) / 2
     if settings.reduction == "none":
         value = losses.reshape(batch.shape)
     else:
-        value = _columns.reduced(losses, columns.samples, settings.reduction)
+        by = _columns.divisor(weight, columns.labelled, columns.samples)
+        value = _columns.reduced(losses, by, settings.reduction)
     mu_and_k: Tensor = torch.stack((mu, k.detach().to(mu.dtype)))
     return Outcome(value.to(_batch.result_dtype(x)), mu_and_k, columns.samples)

@@ -29,7 +29,8 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
         part = Part(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
-        counts = tau if given else ranks.sum(part.counts())
+        by_weight = settings.weight is not None and batch.labels is not None and settings.reduction == "mean"
+        counts = tau if given and not by_weight else ranks.sum(part.counts())
         k = _columns.wanted(settings, counts, n).detach().contiguous()
         _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
         searched = _search(part, k, tau, ranks, agreed)
@@ -38,7 +39,8 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         found, threshold = searched
         weight = _batch.per_class("weight", 1.0 if settings.weight is None else settings.weight, batch.classes, device)
         total = (weight * found.sums[SQUARES]).sum() / 2
-        scale = 1 / n if settings.reduction == "mean" else 1.0
+        by = float(_columns.divisor(weight, counts if by_weight else None, n)) or torch.nan
+        scale = 1 / by if settings.reduction == "mean" else 1.0
         value = (total * scale).to(result_dtype(batch.logits))
     if torch.is_grad_enabled() and input.requires_grad:
         grad = part.gradient(found, weight.detach() * (ranks.size * scale))

@@ -1,6 +1,5 @@
 """What HyperSimplexLoss keeps between calls, as buffers: how they are made, copied, loaded and converted."""
 
-import operator
 import warnings
 from copy import deepcopy
 from typing import Any
@@ -10,20 +9,23 @@ from torch import Tensor, nn
 
 from hypersimplex import _checks
 from hypersimplex.torch import _tracking
-from hypersimplex.torch._batch import per_class
-from hypersimplex.torch._boundary import FLOATS
+from hypersimplex.torch._batch import per_class, whole
+from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
 
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
-FACTS = ("classes", "multilabel")
+FACTS = ("classes", "multilabel", "folded", "sharpness")
 
 
 class State(nn.Module):
     """The running averages of every class, made at construction with num_classes, else by the first batch."""
 
     classes: Tensor  # how many have thresholds; 0 before there are any
-    multilabel: Tensor
+    multilabel: Tensor  # 1 if each of several classes is decided by itself
+    folded: Tensor  # 1 if thresholds and tau were written into a layer
+    sharpness: Tensor  # factor of the scores in probabilities; 0 before there is one
     threshold: Tensor | None
+    _flags: tuple[bool, bool]
 
     def __init__(self, num_classes: int | None) -> None:
         super().__init__()
@@ -32,6 +34,8 @@ class State(nn.Module):
             self.register_buffer(name, torch.zeros(()))
         for name in _tracking.NAMES:
             self.register_buffer(name, None)
+        self._flags = (False, False)
+        self._warned = False
         if self.num_classes is not None:
             dtype = torch.get_default_dtype()
             self._make(self.num_classes, dtype if dtype in FLOATS else torch.float32, self.classes.device)
@@ -46,6 +50,24 @@ class State(nn.Module):
             for name in _tracking.NAMES:
                 self._buffers[name].zero_()  # type: ignore[union-attr]
             self.classes.fill_(self.num_classes)
+        self._flags = (False, False)
+
+    def train(self, mode: bool = True) -> Any:
+        self._read_flags()
+        return super().train(mode)
+
+    def _read_flags(self) -> tuple[bool, bool]:
+        """multilabel and folded. Where a graph is recorded they cannot be read: there they are as they last were."""
+        if can_read(self.multilabel):
+            self._flags = (bool(self.multilabel > 0.5), bool(self.folded > 0.5))
+        return self._flags
+
+    def _refuse_if_folded(self) -> None:
+        if self._flags[1]:
+            raise RuntimeError(
+                "the thresholds and tau of this HyperSimplexLoss were folded into a layer, which puts out scores "
+                "now: construct a new one to train or calibrate further, or call reset_parameters"
+            )
 
     def _make(self, classes: int, dtype: torch.dtype, device: torch.device) -> None:
         self._buffers.update(_tracking.new_buffers(classes, dtype, device))
@@ -66,6 +88,28 @@ class State(nn.Module):
             rule = "as before" if self.num_classes is None else "as num_classes says"
             raise ValueError(f"logits must have {threshold.shape[0]} classes, {rule}, got {classes}")
         return buffers
+
+    def _known_threshold(self, logits: Tensor) -> Tensor:
+        """Zeros before the first batch: validation may come before training."""
+        self._refuse_if_lost()
+        threshold, seen = self.threshold, self._buffers.get("seen")
+        if threshold is None or seen is None or (can_read(seen) and not seen.any()):
+            if not self._warned and not is_compiling():
+                self._warned = True
+                warnings.warn(
+                    "HyperSimplexLoss has no thresholds yet and decides by zeros: train, calibrate, or load them first",
+                    stacklevel=3,
+                )
+            if threshold is None or seen is None:
+                return torch.zeros(logits.shape[1] if logits.dim() > 1 else 1, device=logits.device)
+        if threshold.dim() != 1:
+            raise _checks.wrong_shape("threshold", seen.shape, threshold.shape)
+        return threshold
+
+    def _independent(self, logits: Tensor) -> bool:
+        """Whether every logit is decided by itself: binary and multi-label problems."""
+        classes = logits.shape[1:2].numel() if self.threshold is None else self.threshold.shape[0]
+        return classes == 1 or self._read_flags()[0]
 
     def _refuse_if_lost(self) -> None:
         """Thresholds that another module has, but that did not come along with what was copied from it."""
@@ -115,15 +159,15 @@ class State(nn.Module):
             missing[:] = [name for name in missing if name not in own]
         if seen is not None:
             self.classes.fill_(seen.shape[0])
+        self._read_flags()
 
 
-def _check_classes(num_classes: object) -> int:
-    try:
-        if isinstance(num_classes, bool):
-            raise TypeError
-        count = operator.index(num_classes)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}") from None
+def can_read(value: Tensor | None) -> bool:
+    return type(value) is Tensor and not value.is_meta and not is_compiling() and not is_recorded()
+
+
+def _check_classes(num_classes: Any) -> int:
+    count = whole("num_classes", num_classes)
     if count < 1:
         raise ValueError(f"num_classes must be at least 1, got {count}")
     return count

@@ -1,4 +1,4 @@
-"""The running averages of HyperSimplexLoss."""
+"""The running averages of HyperSimplexLoss: when a batch moves them, and how far."""
 
 from array import array
 from typing import Any
@@ -9,28 +9,58 @@ from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Outcome
-from hypersimplex.torch._boundary import FLOATS, is_recorded
+from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
 
-NAMES = ("threshold", "seen", "share", "batches")
+NAMES = ("threshold", "seen", "share", "samples")
 NAMES_SET = frozenset(NAMES)
+SPAN = 1000.0  # samples: see benchmarks/thresholds.py
+
+_task = torch._C._current_graph_task_id
+_hooks: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
 
 def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
     # Not inference tensors, whatever the mode: training must be able to go on with them.
     with torch.inference_mode(False):
-        sizes = {"threshold": classes, "seen": classes, "share": classes, "batches": 1}
+        sizes = {"threshold": classes, "seen": classes, "share": classes, "samples": 1}
         return {name: torch.zeros(size, dtype=dtype, device=device) for name, size in sizes.items()}
 
 
 def can_track(outcome: Outcome) -> bool:
-    """Not what a transform computes with or a fake tensor: buffers hold numbers."""
-    return type(outcome.numbers) is array or (not is_recorded() and type(outcome.numbers) is Tensor)
+    """A batch is counted if its loss can be differentiated, and once.
+
+    Validation without gradients is not, nor is what a transform computes with: buffers hold numbers.
+    """
+    if not outcome.loss.requires_grad:
+        return False
+    if type(outcome.numbers) is array:
+        return not _is_recomputed()
+    return type(outcome.numbers) is Tensor and (is_compiling() or not (is_recorded() or _is_recomputed()))
 
 
-def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, with_share: bool = True) -> None:
-    """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations."""
+def _is_recomputed() -> bool:
+    """Whether a checkpoint computes again, in the backward pass, what was counted in the forward pass.
+
+    Checkpoints that are not reentrant hook into what autograd saves; the first pass of reentrant ones has no gradient.
+    """
+    return _task() != -1 and _hooks(True) is not None
+
+
+def track(
+    buffers: dict[str, Any],
+    outcome: Outcome,
+    momentum: float | None,
+    positions: int = 1,
+    with_share: bool = True,
+) -> None:
+    """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations.
+
+    A batch of N samples moves them by N/(samples so far), the plain average, but at least by momentum; without one, by
+    N/SPAN. Of N images whose pixels are classified the N counts, not the pixels, which are alike.
+    """
     numbers, samples = outcome.numbers, outcome.samples
-    threshold, seen, share, batches = buffers["threshold"], buffers["seen"], buffers["share"], buffers["batches"]
+    threshold, seen, share, total = buffers["threshold"], buffers["seen"], buffers["share"], buffers["samples"]
+    size: Any = samples / positions
     dtype = threshold.dtype
     if isinstance(numbers, array) and isinstance(samples, int) and dtype in FLOATS:
         at, length = numbers.buffer_info()
@@ -39,18 +69,19 @@ def track(buffers: dict[str, Any], outcome: Outcome, momentum: float | None, wit
             _is_plain(threshold, dtype, classes)
             and _is_plain(seen, dtype, classes)
             and _is_plain(share, dtype, classes)
-            and _is_plain(batches, dtype, 1)
+            and _is_plain(total, dtype, 1)
         ):
             if samples:  # or every one was ignored
+                least = min(size / SPAN, 1.0) if momentum is None else momentum
                 _kernel.track_at(
-                    dtype is torch.float64, at, at + 8 * classes, classes, samples, momentum or 0.0, with_share,
-                    threshold.data_ptr(), seen.data_ptr(), share.data_ptr(), batches.data_ptr(),
+                    dtype is torch.float64, at, at + 8 * classes, classes, samples, size, least, with_share,
+                    threshold.data_ptr(), seen.data_ptr(), share.data_ptr(), total.data_ptr(),
                 )  # fmt: skip
             return
     _check(buffers, outcome.classes)
     with torch.no_grad():
         mu, k = forward_ad.unpack_dual(outcome.mu_and_k).primal.to(threshold.device)
-        _track(buffers, mu, k, samples, momentum, with_share)
+        _track(buffers, mu, k, samples, size, momentum, with_share)
 
 
 def _is_plain(buffer: Any, dtype: torch.dtype, size: int) -> bool:
@@ -69,30 +100,31 @@ def _check(buffers: dict[str, Any], classes: int) -> None:
         value = buffers[name]
         if value is None:
             raise TypeError(f"{name} must be a tensor, got None")
-        if tuple(value.shape) != ((classes,) if name != "batches" else (1,)):
-            raise _checks.wrong_shape(name, (classes,) if name != "batches" else (1,), value.shape)
+        if tuple(value.shape) != ((classes,) if name != "samples" else (1,)):
+            raise _checks.wrong_shape(name, (classes,) if name != "samples" else (1,), value.shape)
         if name in ("threshold", "share") and not value.is_floating_point():
             raise _checks.not_floating(name, value.dtype)
 
 
 def _track(
-    buffers: dict[str, Any], mu: Tensor, k: Tensor, samples: Any, momentum: float | None, with_share: bool
+    buffers: dict[str, Any], mu: Tensor, k: Tensor, samples: Any, size: Any, momentum: float | None, with_share: bool
 ) -> None:
-    threshold, seen, share, batches = (buffers[name] for name in NAMES)
+    threshold, seen, share, total = (buffers[name] for name in NAMES)
     counts = samples > 0
     if isinstance(samples, Tensor):
         samples = samples.clamp(min=1)
     elif not counts:
         return
+    least = torch.as_tensor(size / SPAN if momentum is None else momentum, device=threshold.device).clamp(max=1)
     # A class without a positive or without a negative has no threshold in this batch; a NaN must not spoil the average.
     moves = (k > 0) & (k < samples) & mu.isfinite()
-    seen += moves
-    threshold += torch.where(moves, _rate(seen, momentum) * (mu - threshold), 0).to(threshold.dtype)
+    seen += moves * size
+    threshold += torch.where(moves, _rate(size, seen, least) * (mu - threshold), 0).to(threshold.dtype)
     if with_share:
-        batches += counts
-        share += (_rate(batches, momentum) * (k / samples - share) * counts).to(share.dtype)
+        total += counts * size
+        share += (_rate(size, total, least) * (k / samples - share) * counts).to(share.dtype)
 
 
-def _rate(count: Tensor, momentum: float | None) -> Tensor:
-    """1/count, the plain average, until momentum takes over."""
-    return (1 / count.clamp(min=1)).clamp(min=momentum or 0.0)
+def _rate(size: Any, count: Tensor, least: Tensor) -> Tensor:
+    """The plain average, until the least weight takes over."""
+    return torch.maximum((size / count).nan_to_num(), least.to(count.dtype))

@@ -26,9 +26,9 @@ def scores(logits: Tensor, threshold: Tensor, tau: Tensor) -> Tensor:
     return ((wide - mu) / each).to(logits.dtype)
 
 
-def decide(values: Tensor, classes: int, multilabel: bool) -> Tensor:
+def decide(values: Tensor, independent: bool) -> Tensor:
     """The class with the highest score; for a binary or multi-label problem, 1 where the score exceeds one half."""
-    if classes == 1 or multilabel:
+    if independent:
         return (values > 0.5).long()
     return values.argmax(0 if values.dim() == 1 else 1)
 

@@ -64,16 +64,12 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
 def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if not is_eager():
         raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
-    _batch.check_types(input, target, settings)
+    _batch.check(input, target, settings)
     for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
         if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
             raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
-    _batch.check_reduction(settings.reduction)
-    _batch.check_smoothing(settings.label_smoothing)
-    if settings.k is not None and settings.prior is not None:
-        raise _checks.both_given(settings.k, settings.prior)
     batch = _batch.read(input, target)
     for name in ("weight", "k", "prior", "tau"):
         value = getattr(settings, name)

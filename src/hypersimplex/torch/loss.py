@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from hypersimplex.torch import _own_loss
-from hypersimplex.torch._batch import Number, Outcome, Settings
+from hypersimplex.torch._batch import Number, Outcome, Settings, whole
 
 
 def hypersimplex_loss(
@@ -27,10 +27,11 @@ def hypersimplex_loss(
     over classes of weight_c (p - onehot)^2; "sum" adds the samples up, "mean" divides that by their number.
 
     Args:
-        input: logits: (N, C), (N, C, d1, ...), or (N,) for a binary problem.
+        input: logits: (N, C), (N, C, d1, ...), or (N,) for a binary problem; (C,) with one class index.
         target: class indices (N,) or (N, d1, ...), or dense targets of input's shape (multi-label, soft labels).
-        weight: one number for each class, a factor of its column.
-        ignore_index: class index of samples to leave out, also of k and of the mean.
+        weight: one number for each class, a factor of its column. With class indices "mean" divides by the sum of
+            the samples' weights, as nn.CrossEntropyLoss does.
+        ignore_index: class index of samples to leave out, also of k and of the mean; not for dense targets.
         reduction: "none", "mean" or "sum".
         k: how many of the batch are positive, a number or one for each class. Default: as many as the targets say.
         prior: the same as a share of the batch.
@@ -43,6 +44,8 @@ def hypersimplex_loss(
     >>> hypersimplex_loss(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)
     """
+    if type(ignore_index) is not int:
+        ignore_index = whole("ignore_index", ignore_index)
     settings = Settings(weight, ignore_index, reduction, k, prior, tau, label_smoothing)
     return compute(input, target, settings, group).loss
 

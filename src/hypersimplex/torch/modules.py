@@ -1,5 +1,6 @@
 """The operator and the loss as modules: they store their arguments and call the functions."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -7,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from hypersimplex import _checks
-from hypersimplex.torch import _tracking, decisions
+from hypersimplex.torch import _calibration, _tracking, decisions
 from hypersimplex.torch._batch import (
+    IGNORED,
     Number,
     Outcome,
     Settings,
@@ -16,9 +18,9 @@ from hypersimplex.torch._batch import (
     check_reduction,
     check_smoothing,
     per_class,
+    whole,
 )
-from hypersimplex.torch._boundary import is_eager
-from hypersimplex.torch._state import State, check_per_class
+from hypersimplex.torch._state import State, can_read, check_per_class
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
 
@@ -53,8 +55,9 @@ class HyperSimplexLoss(State):
 
     Args:
         weight, ignore_index, reduction, k, prior, tau, group, label_smoothing: see `hypersimplex_loss`.
-        momentum: weight of the latest batch in the running thresholds once 1/momentum batches have been seen; until
-            then, and with None for ever, they are the plain average.
+        momentum: least weight of the latest batch in the running thresholds. Until the plain average of all samples
+            gives it less, they are that average; with 0, for ever. None: N/1000 for a batch of N samples, so that
+            they follow the last 1,000 samples whatever the batch size.
         num_classes: makes the thresholds at construction (1: binary), so that checkpoints, averages of models and
             exports find them there. Without it the first batch makes them.
 
@@ -82,7 +85,7 @@ class HyperSimplexLoss(State):
         k: Number | None = None,
         prior: Number | None = None,
         tau: Number = 1.0,
-        momentum: float | None = 0.1,
+        momentum: float | None = None,
         group: Any = None,
         num_classes: int | None = None,
         label_smoothing: float = 0.0,
@@ -97,7 +100,7 @@ class HyperSimplexLoss(State):
         check_smoothing(label_smoothing)
         check_per_class(num_classes, weight=weight, k=k, prior=prior, tau=tau)
         self.label_smoothing = label_smoothing
-        self.ignore_index = ignore_index
+        self.ignore_index = whole("ignore_index", ignore_index)
         self.reduction = reduction
         self.momentum = momentum
         self.group = group
@@ -111,34 +114,59 @@ class HyperSimplexLoss(State):
         settings = Settings(
             self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau, self.label_smoothing
         )
+        one = False
+        if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
+            input, target, one = *self._one_sample(input, target), True
         outcome = compute(input, target, settings, self.group)
         if self.training and _tracking.can_track(outcome):
-            _tracking.track(self._buffers_for(outcome.classes, outcome.loss), outcome, self.momentum)
+            self._refuse_if_folded()
+            buffers = self._buffers_for(outcome.classes, outcome.loss)
+            _tracking.track(buffers, outcome, self.momentum, _positions(input))
             if target.dim() == input.dim():
                 self._note_multilabel(input, target, outcome)
-        return outcome.loss
+        return outcome.loss.reshape(()) if one else outcome.loss
 
     def scores(self, logits: Tensor) -> Tensor:
-        """(logit - threshold)/tau for every class: above one half means positive."""
-        threshold = self._need_threshold()
+        """(logit - threshold)/tau for every class: above one half means positive. After folding, the logits."""
+        if self._read_flags()[1]:
+            return logits
+        threshold = self._known_threshold(logits)
         return decisions.scores(logits, threshold, self._tau_of(threshold))
 
     def predict(self, logits: Tensor) -> Tensor:
-        """The class of every sample; for a binary or multi-label problem, 0 or 1 for every logit."""
+        """The class of every sample; for a binary or multi-label problem, 0 or 1 for every logit.
+
+        Before the first batch all thresholds are 0, and a warning says so once. After folding it is the plain argmax.
+        """
         # Decided in full precision: rounded to half, different scores may be equal.
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return decisions.decide(self.scores(wide), self._need_threshold().shape[0], bool(self.multilabel > 0.5))
+        return decisions.decide(self.scores(wide), self._independent(logits))
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """The probability of every class; for a binary or multi-label problem, of every positive decision.
+
+        They come from the scores with one factor, which `calibrate` finds from labels. The most probable class is the
+        one of `predict`.
+        """
+        if can_read(self.sharpness) and not self.sharpness > 0:
+            raise RuntimeError("probabilities are not known yet: calibrate with pairs (logits, target)")
+        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        sharpness = self.sharpness.to(wide)
+        return _calibration.probabilities(self.scores(wide), sharpness, self._independent(logits)).to(logits.dtype)
 
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Tensor | Sequence[Tensor]]) -> "HyperSimplexLoss":
         """Set the thresholds to their exact average over batches of logits, or of (logits, target).
 
         Without targets k is what `prior` or `k` say, or the share of positives seen in training. A class that has no
-        threshold in any batch keeps the one it had.
+        threshold in any batch keeps the one it had. With targets `probabilities` are known from then on.
         """
+        self._read_flags()
+        self._refuse_if_folded()
         if isinstance(batches, Tensor) or (isinstance(batches, tuple) and _is_pair(batches)):
             raise TypeError("batches must be an iterable of batches, got a single one: put it into a list")
         found: dict[str, Tensor] = {}
+        samples = _calibration.Samples()
         for batch in batches:
             if not isinstance(batch, Tensor) and not _is_pair(batch):
                 kind = type(batch).__name__
@@ -147,26 +175,46 @@ class HyperSimplexLoss(State):
             if not found:
                 own = self._buffers_for(outcome.classes, outcome.loss)
                 found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
-            _tracking.track(found, outcome, None, with_share=not isinstance(batch, Tensor))
+            logits, pair = (batch, False) if isinstance(batch, Tensor) else (batch[0], True)
+            _tracking.track(found, outcome, 0.0, _positions(logits), with_share=pair)
             if not isinstance(batch, Tensor):
                 self._note_multilabel(batch[0], batch[1], outcome)
+                samples.add(batch[0], batch[1], self.ignore_index)
         if not found:
             raise ValueError("batches must hold at least one batch of logits, got none")
         moved = found["seen"] > 0
         for name in ("threshold", "seen"):
             own[name].copy_(torch.where(moved, found[name], own[name]))
-        if found["batches"].any():
+        if found["samples"].any():
             own["share"].copy_(found["share"])
-            own["batches"].copy_(found["batches"])
+            own["samples"].copy_(found["samples"])
+        if samples.logits:
+            self._sharpen(*samples.both())
         return self
+
+    def _sharpen(self, logits: Tensor, targets: Tensor) -> None:
+        total = None
+        if self.group is not None:
+            from hypersimplex.torch._ranks import members
+
+            total = members(self.group, logits).sum
+        independent = self._independent(logits)
+        self.sharpness.fill_(_calibration.sharpness(self.scores(logits), targets, independent, total))
 
     def fold_into_(self, linear: nn.Module) -> nn.Module:
         """Write the thresholds and tau into the last layer: its plain argmax is then what `predict` was.
 
-        The layer puts out scores from then on. This module keeps its thresholds, for logits of the layer as it was.
+        The layer puts out scores from then on, and this module, which its state_dict remembers, takes logits as scores:
+        `predict` is the plain argmax. Folding again, training and calibrating are errors.
         """
-        threshold = self._need_threshold()
-        decisions.fold_(linear, threshold, self._tau_of(threshold))
+        self._read_flags()
+        self._refuse_if_folded()
+        self._refuse_if_lost()
+        if self.threshold is None or not self._buffers["seen"].any():  # type: ignore[union-attr]
+            raise RuntimeError("thresholds are not known yet: call the loss in training mode, calibrate, or load them")
+        decisions.fold_(linear, self.threshold, self._tau_of(self.threshold))
+        self.folded.fill_(1)
+        self._read_flags()
         return linear
 
     def extra_repr(self) -> str:
@@ -176,15 +224,14 @@ class HyperSimplexLoss(State):
             parts.append(f"label_smoothing={self.label_smoothing}")
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
-    def _need_threshold(self) -> Tensor:
-        self._refuse_if_lost()
-        seen = self._buffers.get("seen")
-        # No batch yet, or none in which a class had one.
-        if self.threshold is None or seen is None or (is_eager() and not seen.any()):
-            raise RuntimeError("thresholds are not known yet: call the loss in training mode, calibrate, or load them")
-        if self.threshold.dim() != 1:
-            raise _checks.wrong_shape("threshold", seen.shape, self.threshold.shape)
-        return self.threshold
+    def _one_sample(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (C,) with probabilities (C,), which without num_classes are N samples of a binary problem."""
+        if input.shape[0] != self.num_classes:
+            raise ValueError(
+                f"input must have shape (N, {self.num_classes}), or ({self.num_classes},) for one sample, as "
+                f"num_classes says, got {tuple(input.shape)}; for a binary problem, num_classes is 1"
+            )
+        return input.unsqueeze(0), target.unsqueeze(0)
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
         return per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
@@ -194,13 +241,15 @@ class HyperSimplexLoss(State):
             logits, target = batch
             settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau, self.label_smoothing)
             return compute(logits, target, settings, self.group)
-        prior = self._buffers["share"] if self.k is None and self.prior is None else self.prior
+        prior, seen = self.prior, self._buffers["samples"]
+        if self.k is None and prior is None and seen is not None and seen.any():
+            prior = self._buffers["share"]
         if self.k is None and prior is None:
             raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
         # With k given, any target has the same thresholds.
         shape = batch.shape[:1] + batch.shape[2:]
         anything = torch.zeros_like(batch) if batch.dim() == 1 else batch.new_zeros(shape, dtype=torch.int64)
-        return compute(batch, anything, Settings(None, -1, "sum", self.k, prior, self.tau), self.group)
+        return compute(batch, anything, Settings(None, IGNORED, "sum", self.k, prior, self.tau), self.group)
 
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks
@@ -208,6 +257,10 @@ class HyperSimplexLoss(State):
             found = decisions.is_multilabel(target)
         if found is not None:
             self.multilabel.logical_or_(torch.as_tensor(found, device=self.multilabel.device))
+
+
+def _positions(logits: Tensor) -> int:
+    return max(math.prod(logits.shape[2:]), 1)
 
 
 def _is_pair(batch: object) -> bool:

@@ -156,22 +156,33 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if len(shape) == 2:
         shape, stride = (shape[0], classes, 1), (*stride, 1)  # type: ignore[assignment]
     grad = torch.empty_like(x) if with_gradient else None
+    weighted = (labels, weight) if weight is not None and labels is not None and reduction == "mean" else None
     numbers = array("d", bytes(16 * classes))
     room = numbers.buffer_info()[0]
     found = _kernel.loss_at(
         x.dtype is _DOUBLE, shape, stride, x.data_ptr(), 0 if labels is None else labels.data_ptr(), ignored,
         0 if dense is None else dense.data_ptr(), 0 if k is None else k.data_ptr(), prior is not None,
         0 if taus is None else taus.data_ptr(), number, 0 if weight is None else weight.data_ptr(),
-        reduction == "mean", 0 if grad is None else grad.data_ptr(), room, room + 8 * classes,
+        reduction == "mean" and weighted is None, 0 if grad is None else grad.data_ptr(), room, room + 8 * classes,
         torch.get_num_threads(),
     )  # fmt: skip
     if len(found) == 3:
         _fail_loss(found, numbers, tau if taus is None else taus)
     total, samples = found
-    if reduction == "mean":
+    if weighted is not None:
+        total = total / _divide_by_weights(grad, *weighted, ignored)
+    elif reduction == "mean":
         total = total / samples if samples else float("nan")
     value = torch.scalar_tensor(total, dtype=_batch.result_dtype(logits), device="cpu")
     return Outcome(value, numbers, samples, grad)
+
+
+def _divide_by_weights(grad: Tensor | None, labels: Tensor, weight: Tensor, ignored: int) -> float:
+    """The sum of the samples' weights, NaN without one; the gradient is divided by it."""
+    total = float(weight[labels[labels != ignored]].sum())
+    if grad is not None and total:
+        grad.div_(total)
+    return total or float("nan")
 
 
 def _per_class(name: str, value: Any, classes: int) -> Tensor:

@@ -71,14 +71,17 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if _batch.is_readable(x):
         _batch.check_numbers(k, tau, int(c.samples))
     p, mu = project(c.logits, k, tau, 1)
-    pull = error = c.errors(p)
+    error, weight = c.errors(p), None
+    pull = error
     if settings.weight is not None:
-        pull = _batch.per_class("weight", settings.weight, classes, x.device).to(p.dtype).unsqueeze(1) * error
-    value = _columns.reduced((pull * error).sum(0) / 2, c.samples, settings.reduction)
+        weight = _batch.per_class("weight", settings.weight, classes, x.device)
+        pull = weight.to(p.dtype).unsqueeze(1) * error
+    by = torch.as_tensor(_columns.divisor(weight, c.labelled, c.samples), device=x.device)
+    value = _columns.reduced((pull * error).sum(0) / 2, by, settings.reduction)
     grad = None
     if with_gradient:
         if settings.reduction == "mean":
-            pull = pull / (c.samples.clamp(min=1) if isinstance(c.samples, Tensor) else max(c.samples, 1))
+            pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
         to_x = pullback(p, pull, tau, 1)[0]
         assert to_x is not None
         grad = to_x.reshape(classes, x.shape[0], *x.shape[2:]).transpose(0, 1)

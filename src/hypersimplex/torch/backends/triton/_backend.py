@@ -84,8 +84,9 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
         _numbers(_batch.per_class(name, value, classes, device), x, torch.Size([classes]))
         for name, value in (("k", k), ("tau", settings.tau), ("weight", weight))
     )
-    samples = targets.samples.to(torch.float64)
-    scale = 1 / samples.clamp(min=1) if settings.reduction == "mean" else torch.ones_like(samples)
+    labelled = None if settings.weight is None or labels is None else targets.counts
+    by = torch.as_tensor(_columns.divisor(weight, labelled, targets.samples)).to(torch.float64)
+    scale = 1 / torch.where(by == 0, 1, by) if settings.reduction == "mean" else torch.ones_like(by)
     if x.numel():
         columns = _launch.Columns(
             _even(x), targets.values.contiguous(), settings.ignore_index, k, tau, weight, scale.reshape(1)
@@ -95,6 +96,6 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
         gradient, losses, mu = torch.zeros_like(x), torch.zeros_like(k), torch.zeros_like(k)
     value = losses.sum() * scale
     if settings.reduction == "mean":
-        value = torch.where(samples > 0, value, torch.nan)
+        value = torch.where(by == 0, torch.nan, value)
     value = value.to(_batch.result_dtype(x))
     return Outcome(value, torch.stack((mu, k)), targets.samples, gradient if with_gradient else None)
