@@ -63,9 +63,7 @@ def over(name: str, values: np.ndarray, solve: object, ticks: list[float], log: 
     rows = np.array([solve(v) for v in values])  # type: ignore[operator]
     for i, (x, color) in enumerate(zip(SIX, COLORS, strict=True)):
         plot.curve(values, rows[:, i], color)
-        plot.parts.append(
-            f'<text class="small" x="664" y="{46 + 20 * (5 - i)}" style="fill: {color}">x = {x:g}</text>'
-        )
+        plot.parts.append(f'<text class="small" x="664" y="{46 + 20 * (5 - i)}" style="fill: {color}">x = {x:g}</text>')
     return picture(f"Six entries against {name}", (740, 310), plot)
 
 
@@ -98,9 +96,7 @@ def landscape() -> str:
     for t, color in zip((0.25, 1.0, 3.0), COLORS, strict=False):
         p = hs.soft_binary_argmax(np.stack([d, np.zeros_like(d)], 1), 1, t)
         plot.curve(d, 0.5 * np.sum((p - [1, 0]) ** 2, 1), color)
-        plot.parts.append(
-            f'<text x="530" y="{66 + 20 * COLORS.index(color)}" style="fill: {color}">tau = {t:g}</text>'
-        )
+        plot.parts.append(f'<text x="530" y="{66 + 20 * COLORS.index(color)}" style="fill: {color}">tau = {t:g}</text>')
     logistic = np.log1p(np.exp(-d))
     plot.curve(d[logistic <= 2], logistic[logistic <= 2], COLORS[3], "dash")
     plot.parts.append(f'<text x="530" y="126" style="fill: {COLORS[3]}">logistic</text>')

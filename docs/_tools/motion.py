@@ -114,7 +114,9 @@ def following_threshold() -> str:
     motion = Motion("follow", len(keys) - 1)
     low, high = float(np.floor(logits.min())), float(np.ceil(logits.max()))
     plot = Plot((0, last), (low, high), (200, 40, 500, 260))
-    plot.axes([0, 20, 40, 60], np.arange(low, high + 1, 2).tolist(), "training step", "logits of 30 samples, and thresholds")
+    plot.axes(
+        [0, 20, 40, 60], np.arange(low, high + 1, 2).tolist(), "training step", "logits of 30 samples, and thresholds"
+    )
     for step, mu in enumerate(mus):
         plot.dot(step, mu, "var(--dim)", 2.5)
     plot.curve(range(last + 1), running, COLORS[1])
@@ -122,12 +124,16 @@ def following_threshold() -> str:
     for i, label in enumerate(labels):
         states = [(*left.at((i + 0.5) / 30, v), 1.0) for v in logits[keys, i]]
         left.parts.append(motion.part(f'<circle r="4.5" fill="{COLORS[2 if label else 0]}"/>', states))
-    line = f'<path class="line" stroke="{COLORS[1]}" d="M40 0H160"/>'
+    ramp = left.at(0, 0)[1] - left.at(0, 1)[1]  # tau = 1
+    line = f'<rect x="40" y="{-ramp:.2f}" width="120" height="{ramp:.2f}" fill="{COLORS[1]}" opacity="0.15"/>'
+    line += f'<path class="line" stroke="{COLORS[1]}" d="M40 0H160"/>'
     left.parts.append(motion.part(line, [(0.0, left.at(0, v)[1], 1.0) for v in running[keys]]))
     marker = f'<circle r="6" fill="{COLORS[1]}"/>'
     plot.parts.append(motion.part(marker, [(*plot.at(s, v), 1.0) for s, v in zip(keys, running[keys], strict=True)]))
-    for row, (text, color) in enumerate((("positive", COLORS[2]), ("negative", COLORS[0]), ("threshold", COLORS[1]))):
+    for row, (text, color) in enumerate((("positive", COLORS[2]), ("negative", COLORS[0]))):
         left.parts.append(f'<text class="small" x="{40 + 62 * row}" y="336" style="fill: {color}">{text}</text>')
-    left.parts.append('<text class="small" x="250" y="336">dots: each batch\'s own threshold</text>')
+    left.parts.append(
+        '<text class="small" x="164" y="336">threshold, and the ramp above it; small dots: each batch\'s own</text>'
+    )
     title = "The threshold of a class follows its logits while the model trains"
     return picture(title, (740, 350), plot, left, motion=motion.style())

@@ -8,6 +8,13 @@ from typing import NoReturn, SupportsIndex
 Failure = tuple[str, int, int]
 
 
+def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
+    """pip takes the package as it is installed, from a checkout or a wheel, and adds what the extra asks for."""
+    first = "without a GPU first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    hint = f" ({first})" if needs == "PyTorch" else ""
+    return ModuleNotFoundError(f"{what} needs {needs}; install it with: pip install 'hypersimplex[{extra}]'{hint}")
+
+
 def not_floating(name: str, dtype: object) -> TypeError:
     return TypeError(f"{name} must be floating point, got {dtype}")
 

@@ -13,9 +13,7 @@ PAGES = {"numpy": SOURCE} | {module: SOURCE / module for module in ("torch", "ja
 def public(folder):
     """The names in __all__, and for each the file that it is imported from."""
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
-    listed = next(
-        node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
-    )
+    listed = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
     homes = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:

@@ -10,8 +10,8 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, name
 
 STEMS = (
-    "analyse behaviour cancell catalogue centre colour defence emphasis[ei] favour fulfil(?!l) generalis grey harbour"
-    " honour initialis judgement labell licence maximis metre(?!s?\\b) minimis modell neighbour normalis"
+    "analyse behaviour cancell catalogue centre colour defence emphasis[ei] favour flavour fulfil(?!l) generalis grey"
+    " harbour honour initialis judgement labell licence maximis metre(?!s?\\b) minimis modell neighbour normalis"
     " optimis(?!tic|m\\b) organis parametris penalis programme(?!d|r) quantis randomis realis(?!tic|m) recognis"
     " regularis serialis specialis standardis summaris synchronis tokenis travell utilis vectoris visualis"
 )

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from hypersimplex._checks import missing
 from hypersimplex.sklearn._calibration import Array
 
 try:
     import torch
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "HyperSimplexMLPClassifier needs PyTorch; install it with: pip install 'hypersimplex[sklearn]'"
-    ) from error
+    raise missing("HyperSimplexMLPClassifier", "PyTorch", "sklearn") from error
 
 from torch import Tensor, nn
 

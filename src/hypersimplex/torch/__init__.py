@@ -1,11 +1,11 @@
 """Soft-Binary-Argmax@k and the HyperSimplex loss for PyTorch."""
 
+from hypersimplex._checks import missing as _missing
+
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "hypersimplex.torch needs PyTorch; install it with: pip install 'hypersimplex[torch]'"
-    ) from error
+    raise _missing("hypersimplex.torch", "PyTorch", "torch") from error
 
 from hypersimplex.torch.chunks import backward_in_chunks
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, soft_topk, threshold
