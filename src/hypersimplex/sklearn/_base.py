@@ -131,10 +131,11 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _hold_out(self, x: Any, y: Array, weights: Any) -> tuple[tuple[Any, Array, Any], tuple[Any, Array, Any]]:
         """Split off validation_fraction of the rows for early stopping."""
-        stratify = y if y.ndim == 1 and np.bincount(y).min() > 1 else None
-        train, held = train_test_split(
-            np.arange(len(y)), test_size=self.validation_fraction, stratify=stratify, random_state=self.random_state
-        )
+        every, how = np.arange(len(y)), {"test_size": self.validation_fraction, "random_state": self.random_state}
+        try:  # every class in both parts
+            train, held = train_test_split(every, stratify=y, **how)
+        except ValueError:  # too few rows for that
+            train, held = train_test_split(every, **how)
         first, second = ((x[rows], y[rows], None if weights is None else weights[rows]) for rows in (train, held))
         return first, second
 

@@ -28,10 +28,18 @@ class Training(NamedTuple):
     gradients: Callable[[Any, Any], tuple[Array, Array]]  # the objective, with its thresholds noted
 
 
+class Trained(NamedTuple):
+    """And what it has done."""
+
+    booster: Any  # up to its best round
+    made: int  # rounds, with those after the best one
+    losses: dict[str, Any]  # of the sets in `evals`
+    scores: Array | None  # of the training rows, where the best round is the last
+
+
 class BoostedClassifier(ThresholdClassifier):
-    """A subclass provides `_boost(training)`, which sets `booster_`, `n_iter_` and `evals_result_` and returns the
-    scores of the training rows if it has them, `_scores(x)`, `_booster(model)`, `_rounds(booster)`,
-    `_until(booster, rounds)` and `_given`, the library's parameters."""
+    """A subclass provides `_boost(training)`, `_scores(x)`, `_booster(model)`, `_rounds(booster)` and `_given`, the
+    library's parameters."""
 
     booster_: Any
     n_iter_: int
@@ -68,7 +76,7 @@ class BoostedClassifier(ThresholdClassifier):
         self._categorical = self._categories.split_as_such(categorical_feature, names, x.shape[1])
         start, rounds = init_model, self.n_estimators
         if again and init_model is None:
-            start, rounds = self._until(self.booster_, self.n_iter_), self.n_estimators - self.n_iter_
+            start, rounds = self.booster_, self.n_estimators - self.n_iter_
             if rounds < 1:
                 rule = f"n_estimators must be above {self.n_iter_}, the rounds of the fit before, with warm_start"
                 raise ValueError(f"{rule}, got {self.n_estimators}")
@@ -105,13 +113,17 @@ class BoostedClassifier(ThresholdClassifier):
 
         start = self._booster(start)
         before = 0 if start is None else self._rounds(start)
-        scores = self._boost(Training((x, y, weights), rounds, evals, callbacks, start, objective, gradients))
-        used, made = self.n_iter_ - before, self._rounds(self.booster_) - before
+        trained = self._boost(Training((x, y, weights), rounds, evals, callbacks, start, objective, gradients))
+        self.booster_, self.n_iter_ = trained.booster, self._rounds(trained.booster)
+        self.__dict__.pop("evals_result_", None)
+        if evals:
+            self.evals_result_ = trained.losses
         # Where every round has made a tree and none is dropped, the objective has seen the scores after any of them.
-        if used < made == len(thresholds) and "dart" not in map(str, self._given.values()):
-            self.threshold_ = thresholds[used]
+        steady = trained.made - before == len(thresholds) and "dart" not in map(str, self._given.values())
+        if trained.scores is None and steady:
+            self.threshold_ = thresholds[self.n_iter_ - before]
         else:
-            scores = self._scores(x) if scores is None else scores
+            scores = self._scores(x) if trained.scores is None else trained.scores
             self.threshold_ = np.asarray(objective.calibrate(y, scores, weights).threshold)
         self.tau_ = self.tau
         return before

@@ -22,6 +22,7 @@ from hypersimplex.sklearn._weighted import thresholds, weighted_loss
 from hypersimplex.torch import hypersimplex_loss
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+SPAN = 1000  # rows that a running average of thresholds is made of, as in HyperSimplexLoss
 ROWS_AT_ONCE = 1 << 16
 ENTRIES_AT_ONCE = 1 << 24  # of sparse rows made dense
 
@@ -48,7 +49,7 @@ class Training:
         self.losses: list[float] = []
         self.held_losses: list[float] = []
         self.average = np.zeros(columns)  # of the thresholds
-        self.seen = np.zeros(columns)  # how many thresholds it is made of
+        self.seen = np.zeros(columns)  # how many rows it is made of
 
     def run(self, x: Any, y: Array, weights: Any, held: tuple[Any, Array, Any] | None) -> None:
         """Epochs until the loss stops improving."""
@@ -107,19 +108,19 @@ class Training:
         return self.logits(x).cpu().numpy()
 
     def settle(self, x: Any, y: Array, weights: Any) -> Array:
-        """The thresholds of these rows, all of them projected together; they count as one for every epoch."""
+        """The thresholds of these rows, all of them projected together."""
         self.average = self._thresholds(x, y, weights)
-        self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(self.losses), 0.0)
+        self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(y), 0.0)
         return self.average.copy()
 
     def follow(self, x: Any, y: Array, weights: Any) -> Array:
-        """The running average of thresholds, inf for a class that has none yet.
+        """The average of the thresholds of about the last 1,000 rows, inf for a class that has none yet.
 
         A class without weight here, or with all of it, has no threshold here and keeps what it had.
         """
         here, moves = self._thresholds(x, y, weights), _has_both_sides(y, weights, len(self.average))
-        self.seen += moves
-        rate = np.maximum(1 / np.maximum(self.seen, 1), 0.1)
+        self.seen += moves * len(y)
+        rate = len(y) / np.clip(self.seen, len(y), max(SPAN, len(y)))
         self.average += np.where(moves, rate * (here - self.average), 0.0)
         return np.where(self.seen > 0, self.average, np.inf)
 

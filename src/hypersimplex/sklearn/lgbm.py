@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hypersimplex._checks import missing
 from hypersimplex.boosting import LightGBMMetric
-from hypersimplex.sklearn._boosted import BoostedClassifier, Training, without_objective
+from hypersimplex.sklearn._boosted import BoostedClassifier, Trained, Training, without_objective
 from hypersimplex.sklearn._calibration import Array
 
 try:
@@ -92,14 +92,12 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
     def _given(self) -> dict[str, Any]:
         return without_objective("lgbm_params", self.lgbm_params, _names("objective"))
 
-    def _boost(self, training: Training) -> Array | None:
+    def _boost(self, training: Training) -> Trained:
         data = self._dataset(training.rows)
         held = [self._dataset(rows, data) for rows in training.evals]
-        callbacks = list(training.callbacks)
-        self.__dict__.pop("evals_result_", None)
+        callbacks, losses = list(training.callbacks), dict[str, Any]()
         if held:
-            self.evals_result_: dict[str, Any] = {}
-            callbacks.append(lgb.record_evaluation(self.evals_result_))
+            callbacks.append(lgb.record_evaluation(losses))
             if self.early_stopping:
                 callbacks.append(lgb.early_stopping(self.n_iter_no_change, verbose=False))
             if self.verbose > 0:
@@ -114,11 +112,10 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
             keep_training_booster=True,
             callbacks=callbacks,
         )
-        self.booster_, made = booster, booster.current_iteration()
-        self.n_iter_ = booster.best_iteration if booster.best_iteration > 0 else made
-        scores = _training_scores(booster) if self.n_iter_ == made else None
-        booster.model_from_string(booster.model_to_string()).free_dataset()
-        return scores
+        made = booster.current_iteration()
+        scores = _training_scores(booster) if booster.best_iteration in (0, made) else None
+        booster.model_from_string(booster.model_to_string()).free_dataset()  # the rounds after the best one go
+        return Trained(booster, made, losses, scores)
 
     def _dataset(self, rows: Any, reference: Any = None) -> Any:
         x, y, weights = rows
@@ -150,7 +147,7 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
         return {name: value for name, value in settings.items() if not _names(name) & given.keys()} | given
 
     def _scores(self, x: Any) -> Array:
-        return np.asarray(self.booster_.predict(x, num_iteration=self.n_iter_, raw_score=True, validate_features=False))
+        return np.asarray(self.booster_.predict(x, raw_score=True, validate_features=False))
 
     def _booster(self, model: Any) -> Any:
         if isinstance(model, str | Path):
@@ -159,9 +156,6 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
 
     def _rounds(self, booster: Any) -> int:
         return int(booster.current_iteration())
-
-    def _until(self, booster: Any, rounds: int) -> Any:
-        return lgb.Booster(model_str=booster.model_to_string(num_iteration=rounds))
 
 
 def _training_scores(booster: Any) -> Array:

@@ -40,8 +40,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: as usual.
-        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, a running
-            average over the calls of `partial_fit`, inf for a class without one yet.
+        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, an
+            average over about the last 1,000 rows after `partial_fit`, inf for a class without one yet.
         tau_: the tau of the latest training.
         loss_curve_: the loss of every epoch; validation_loss_curve_ with early_stopping.
         n_iter_: epochs trained.

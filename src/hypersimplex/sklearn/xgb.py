@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hypersimplex._checks import missing
 from hypersimplex.boosting import XGBoostMetric
-from hypersimplex.sklearn._boosted import BoostedClassifier, Training, without_objective
+from hypersimplex.sklearn._boosted import BoostedClassifier, Trained, Training, without_objective
 from hypersimplex.sklearn._calibration import Array
 
 try:
@@ -93,7 +93,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
     def feature_importances_(self) -> Array:
         """Of every column, by importance_type; they add up to 1."""
         check_is_fitted(self)
-        found = self.booster_[: self.n_iter_].get_score(importance_type=self.importance_type)
+        found = self.booster_.get_score(importance_type=self.importance_type)
         each = np.array([found.get(f"f{i}", 0.0) for i in range(self.n_features_in_)])
         return np.asarray(each / max(each.sum(), np.finfo(float).tiny))
 
@@ -101,7 +101,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
     def _given(self) -> dict[str, Any]:
         return without_objective("xgb_params", self.xgb_params, {"objective"})
 
-    def _boost(self, training: Training) -> Array | None:
+    def _boost(self, training: Training) -> Trained:
         given = self._given
         # Quantiles suffice for histograms, the default, though not for trees that were grown on others.
         histograms = given.get("tree_method", "hist") in ("auto", "hist") and given.get("booster") != "gblinear"
@@ -114,7 +114,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
         callbacks = list(training.callbacks)
         if held and self.early_stopping:
             callbacks.append(xgb.callback.EarlyStopping(rounds=self.n_iter_no_change))
-        results: dict[str, Any] = {}
+        losses: dict[str, Any] = {}
         booster = xgb.train(
             self._settings(given),
             data,
@@ -122,20 +122,16 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
             evals=held,
             obj=training.gradients,
             custom_metric=XGBoostMetric(training.objective, "loss"),
-            evals_result=results,
+            evals_result=losses,
             verbose_eval=self.verbose if held and self.verbose > 0 else False,
             xgb_model=training.start,
             callbacks=callbacks,
         )
-        self.__dict__.pop("evals_result_", None)
-        if held:
-            self.evals_result_ = results
-        self.booster_, made = booster, self._rounds(booster)
-        best = int(booster.attr("best_iteration") or -1) + 1
-        stale = training.start is not None and best <= self._rounds(training.start)
-        self.n_iter_ = made if best == 0 or stale else best
-        # XGBoost has them at hand.
-        return np.asarray(booster.predict(data, output_margin=True)) if self.n_iter_ == made else None
+        made, best = self._rounds(booster), int(booster.attr("best_iteration") or -1) + 1
+        before = 0 if training.start is None else self._rounds(training.start)
+        if before < best < made:
+            return Trained(booster[:best], made, losses, None)
+        return Trained(booster, made, losses, np.asarray(booster.predict(data, output_margin=True)))
 
     def _matrix(self, kind: Any, x: Any, y: Any = None, weights: Any = None, **how: Any) -> Any:
         types = ["c" if i in self._categorical else "q" for i in range(x.shape[1])] if self._categorical else None
@@ -161,7 +157,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
 
     def _scores(self, x: Any) -> Array:
         rows = self._matrix(xgb.DMatrix, x)
-        return np.asarray(self.booster_.predict(rows, output_margin=True, iteration_range=(0, self.n_iter_)))
+        return np.asarray(self.booster_.predict(rows, output_margin=True))
 
     def _booster(self, model: Any) -> Any:
         if isinstance(model, str | PathLike):
@@ -170,6 +166,3 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
 
     def _rounds(self, booster: Any) -> int:
         return int(booster.num_boosted_rounds())
-
-    def _until(self, booster: Any, rounds: int) -> Any:
-        return booster[:rounds]
