@@ -80,7 +80,8 @@ def status(
 def report(
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; default: beside the store, or standard output.")
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; default: beside the store, or the output."),
     ] = None,
     format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
     figures: Annotated[
