@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.browser import dump, needs_browser
-from tests.docs.pages import ROOT
+from tests.docs.pages import PAGES, ROOT
 
 FIGURES = sorted((ROOT / "docs/figures").glob("*.svg"))
 
@@ -21,6 +22,11 @@ def drawn(tmp_path_factory):
 
 def test_each_figure_is_drawn_and_no_other(drawn):
     assert [path.name for path in FIGURES] == sorted(path.name for path in drawn.iterdir())
+
+
+def test_each_figure_is_shown():
+    shown = {Path(target).name for page in PAGES for target in re.findall(r"!\[[^\]]*\]\(([^)]+)\)", page.read_text())}
+    assert [path.name for path in FIGURES if path.name not in shown] == []
 
 
 MOVING = [path for path in FIGURES if "@keyframes" in path.read_text()]

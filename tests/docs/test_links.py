@@ -60,7 +60,7 @@ def test_every_page_is_reached_from_another():
 
 def test_every_example_is_linked():
     linked = {(page.parent / t.split("#")[0]).resolve() for page in PAGES for t in LINK.findall(prose(page))}
-    examples = {path for path in (ROOT / "examples").rglob("[a-z]*.py")}
+    examples = set((ROOT / "examples").rglob("[a-z]*.py"))
     assert sorted(name(path) for path in examples - linked) == []
 
 

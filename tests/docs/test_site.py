@@ -66,7 +66,7 @@ def test_formulas_are_mathml(site):
 
 def test_figures_are_part_of_the_page(site):
     page = (site / "mathematics.html").read_text(encoding="utf-8")
-    assert page.count('<svg class="figure') == 3
+    assert page.count('<svg class="figure') == 4
     assert "figures/" not in page
 
 
