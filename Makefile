@@ -43,8 +43,6 @@ $(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(KERNEL)
 
 demo: $(INSTALLED)  ## four losses compared on real data: live progress, a table, a report in build/demo
 	$(BIN)/hypersimplex study run --preset demo --threads 1 --store build/demo/study.sqlite
-	$(BIN)/hypersimplex study report --store build/demo/study.sqlite --output build/demo/report.html
-	@echo "Open build/demo/report.html in a browser."
 
 lint: $(INSTALLED)  ## ruff and mypy
 	$(BIN)/ruff check .

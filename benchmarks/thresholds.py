@@ -7,6 +7,7 @@ and over the evaluations of a run, and what each way loses against it, in points
 """
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,7 +16,15 @@ from torch import Tensor, nn
 from hypersimplex.study.data import load
 from hypersimplex.torch import HyperSimplexLoss
 
-WAYS: dict[str, float | None] = {"momentum 0.1": 0.1, "N/1000 samples": None, "last batch": 1.0}
+# The weight of a batch of N samples; None is the default of HyperSimplexLoss.
+WAYS: dict[str, Callable[[int], float | None]] = {
+    "default": lambda n: None,
+    "0.1": lambda n: 0.1,
+    "N/1000": lambda n: min(1.0, n / 1000),
+    "N/500": lambda n: min(1.0, n / 500),
+    "N/250": lambda n: min(1.0, n / 250),
+    "1": lambda n: 1.0,
+}
 SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 IMAGES = 10_000  # of a calibration
 
@@ -42,7 +51,7 @@ def train(batch: int, seed: int, epochs: float, data: tuple[Tensor, ...]) -> lis
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), 1e-3 * max(1.0, batch / 256) ** 0.5)
-    ways = [HyperSimplexLoss(num_classes=10, momentum=momentum) for momentum in WAYS.values()]
+    ways = [HyperSimplexLoss(num_classes=10, momentum=weight(batch)) for weight in WAYS.values()]
     found, seen, due = [], 0, len(x) / 2
     while seen < epochs * len(x):
         for rows in torch.randperm(len(x)).split(batch):

@@ -1,6 +1,6 @@
 """Soft-Binary-Argmax@k, slow and obviously right: the yardstick of the tests and the docs.
 
-Everything is float64 and sorted; nothing is optimised. `_project` is the whole algorithm, on one vector;
+Everything is float64 and sorted; nothing is optimized. `_project` is the whole algorithm, on one vector;
 the public functions only peel axis and broadcasting off around it. Product code never imports this module.
 """
 

@@ -98,6 +98,18 @@ def test_a_weight_is_as_many_copies(classes):
     assert objective.loss(y, scores, w) == pytest.approx(copies.loss(np.repeat(y, w), np.repeat(scores, w, axis=0)))
 
 
+@pytest.mark.parametrize("begins", [_thresholds.FEW, _thresholds.SAMPLE])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("classes", [1, 3])
+def test_sizes_where_another_way_begins(begins, more, classes):
+    n = begins + more
+    y, scores = problem(n, classes)
+    objective = HyperSimplexObjective()
+    _, loss, gradient, _ = expected(y, scores)
+    np.testing.assert_allclose(objective(y, scores)[0], gradient, atol=1e-6)
+    np.testing.assert_allclose(objective.loss(y, scores), loss / n, rtol=1e-9)
+
+
 def test_long_columns_start_from_a_sample():
     y, scores = problem(300_000, 1, seed=5)
     scores = np.sort(scores)  # every step-th row of sorted scores is a fair sample, a shuffled one as well

@@ -10,15 +10,8 @@ pytest.importorskip("torch")
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from hypersimplex.sklearn import HyperSimplexMLPClassifier
 from tests.boosting.problems import data
-
-NAMES = np.array(["ash", "birch", "cedar", "damson"])
-
-
-def mlp(**settings):
-    options = {"hidden_layer_sizes": (16,), "learning_rate": 0.01, "random_state": 0, **settings}
-    return HyperSimplexMLPClassifier(**options)
+from tests.sklearn.models import NAMES, mlp
 
 
 def still(**settings):
@@ -86,8 +79,22 @@ def test_fit_counts_in_the_average():
     assert model.tau_ == 1.0
     model.partial_fit(x[:50], y[:50])
     assert model.tau_ == 0.5
-    # One call in ten at most: otherwise fifty rows would move it by more.
+    # Fifty rows after three hundred: otherwise they would move it by more.
     assert np.abs(model.decision_function(x) * 0.5 - before).max() < 1
+
+
+def test_thresholds_follow_the_last_thousand_rows():
+    x, y = data(1600)
+    own = [
+        still().partial_fit(x[part], y[part]).threshold_ for part in (slice(400), slice(400, 1400), slice(1400, 1600))
+    ]
+    model = still().partial_fit(x[:400], y[:400])
+    model.partial_fit(x[1400:], y[1400:])  # 200 of the 600 so far
+    np.testing.assert_allclose(model.threshold_, own[0] * 2 / 3 + own[2] / 3, atol=1e-5)
+    model.partial_fit(x[400:1400], y[400:1400])  # 1,000, and all before is forgotten
+    np.testing.assert_allclose(model.threshold_, own[1], atol=1e-5)
+    model.partial_fit(x[1400:], y[1400:])  # 200 of the last 1,000
+    np.testing.assert_allclose(model.threshold_, own[1] * 0.8 + own[2] * 0.2, atol=1e-5)
 
 
 def test_labels_and_classes_of_the_first_call():
@@ -116,10 +123,26 @@ def test_probabilities_need_fit():
         model.partial_fit(x, y).predict_proba(x)
 
 
-def test_hidden_layers():
-    x, y = data(60)
-    one, other = (mlp(hidden_layer_sizes=sizes).partial_fit(x, y) for sizes in (16, [np.int64(16)]))
-    np.testing.assert_array_equal(one.decision_function(x), other.decision_function(x))
-    for sizes in (0, (4, -1), (2.5,), "16"):
-        with pytest.raises(ValueError, match="hidden_layer_sizes must be whole numbers above 0, got"):
-            mlp(hidden_layer_sizes=sizes).fit(x, y)
+def test_a_batch_of_classes_has_their_weights():
+    x, y = data(200)
+    weighted = still(class_weight={0: 1.0, 1: 3.0}).partial_fit(x, y)
+    np.testing.assert_allclose(weighted.threshold_, still().partial_fit(x, y, sample_weight=1.0 + 2 * y).threshold_)
+    with pytest.raises(ValueError, match=r"^class_weight must be None or weights for partial_fit, got 'balanced'$"):
+        still(class_weight="balanced").partial_fit(x, y)
+
+
+def test_labels_call_by_call():
+    x, y = data(300, 3)
+    labels = np.stack([y == 0, y != 1, y < 0], 1).astype(int)
+    model = still().partial_fit(x, labels)
+    assert np.isfinite(model.threshold_[:2]).all()
+    assert model.threshold_[2] == np.inf  # no row has had it
+    assert not model.predict(x)[:, 2].any()
+    with pytest.raises(
+        ValueError, match=r"^y must have 3 columns of labels, as of the first call, got shape \(300, 2\)$"
+    ):
+        model.partial_fit(x, labels[:, :2])
+    with pytest.raises(
+        ValueError, match=r"^y must have 3 columns of labels, as of the first call, got shape \(300,\)$"
+    ):
+        model.partial_fit(x, y)

@@ -66,9 +66,28 @@ def test_run_does_what_is_missing_and_shows_a_table(filled):
     assert "hypersimplex-half-argmax" in output
     more = call("study", "run", *QUICK, "--seed", "2", "--store", filled)
     assert "runs: 6 epochs to do" in more
+    assert "Holm's over 1 comparison of hypersimplex, the primary question" in " ".join(more.split())
+    assert "Tested over 3 seeds" in " ".join(more.split())
     with Store(filled) as store:
         assert len(store.runs()) == 9
         assert {r.state for r in store.runs()} == {"done"}
+
+
+def test_run_ends_in_what_to_do_and_the_path_of_the_report(filled):
+    report = filled.with_suffix(".html")
+    assert "<svg" in report.read_text()
+    report.unlink()
+    *_, last = call("study", "run", *QUICK, "--store", filled).partition("What to do: ")
+    sentence, path = last.strip().rsplit("\n", 1)
+    assert " ".join(sentence.split()) == "run 3 seeds or more of both losses on digits at batch size 512."
+    assert path == f"report: {report}"
+    assert report.exists()
+
+
+def test_the_report_lies_beside_its_store_unless_told_otherwise(filled, tmp_path):
+    filled.with_suffix(".html").unlink()
+    assert f"wrote {filled.with_suffix('.html')}" in call("study", "report", "--store", filled)
+    assert filled.with_suffix(".html").exists()
 
 
 def test_export_has_one_row_per_run_and_epoch_and_import_reads_it(filled, tmp_path):
@@ -108,8 +127,8 @@ def test_status_compare_and_report(filled, tmp_path):
     against = call("study", "compare", "--baseline", "hypersimplex", "--store", filled)
     flat = " ".join(against.split())
     assert "The difference of hypersimplex-half-argmax to hypersimplex on digits at batch size 512 is " in flat
-    assert "Tested over 2 seeds" in flat
-    assert "Holm's over 1 comparison of hypersimplex-half-argmax, the primary question" in flat
+    assert "over 2 seeds; a test needs 3 or more" in flat
+    assert "difference to hypersimplex, not tested" in flat
     assert "What to do: " in flat
     assert "warning: The learning rate was not tuned" in flat
     assert "baseline must be one of" in call("study", "compare", "--baseline", "mse", "--store", filled, code=1)

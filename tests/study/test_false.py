@@ -17,6 +17,7 @@ from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import visible
 from hypersimplex.study.data import load_cached
 from hypersimplex.study.engines import execute
+from hypersimplex.study.ray_engine import Ended, compute
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime, Training
 from tests.study.conftest import NO_TIMES, epoch
@@ -264,6 +265,12 @@ def test_a_whole_checkpoint_of_another_version_restarts_its_run(store, short, tm
     assert execute(store, short, ONE, lambda *_: None) == "done"
     assert [replace(e, **NO_TIMES) for e in store.epochs(short.key())] == expected
     assert any("the run starts again" in what for _, _, what in store.events())
+    # what a worker of a Ray cluster tells its driver
+    *told, end = compute(short, ONE, checkpoint.pack(state))
+    assert end == Ended("done", None)
+    assert [replace(m.epoch, **NO_TIMES) for m in told if hasattr(m, "epoch")] == expected
+    (begun,) = [m for m in told if getattr(m, "note", None) and "the run starts again" in m.note]
+    assert begun.history == []
 
 
 def test_a_file_that_names_a_function_says_that_it_runs_code(tmp_path, monkeypatch):

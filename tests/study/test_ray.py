@@ -59,7 +59,7 @@ def test_a_killed_worker_is_replaced_and_the_numbers_are_those_of_one_process(cl
         events = [(key, what) for key, _, what in store.events()]
         # Either the training lost its worker, or, had it just ended there, the next one did.
         assert any("worker lost" in what for _, what in events)
-        assert any("resumed on another worker after epoch" in what for _, what in events)
+        assert any("resumed from its checkpoint after epoch" in what for _, what in events)
 
 
 def test_a_diverged_and_a_failed_run_are_told_from_a_lost_worker(cluster, tmp_path, short):

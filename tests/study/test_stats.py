@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from hypersimplex.study import published
 from hypersimplex.study.stats import (
+    LEAST_SEEDS,
     Result,
     cells,
     choose_settings,
     compare,
-    effect_size,
     holm,
     paired_bootstrap,
     paired_t,
@@ -47,11 +47,22 @@ def test_paired_t_by_hand():
     assert p == pytest.approx(1 - math.sqrt(12 / 14), rel=1e-9)
 
 
-def test_differences_without_spread():
-    assert paired_t(A, A) == (0.0, 1.0)
+@pytest.mark.parametrize("gain", [0.1, 0.0, -0.1])
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_differences_without_spread_are_no_test(gain, n):
     # 0.3 - 0.2 and 0.2 - 0.1 differ in their last bit, which is no spread
-    assert paired_t([0.3, 0.2], [0.2, 0.1]) == (math.inf, 0.0)
-    assert effect_size(A, A) == 0.0
+    base = [0.2, 0.1, 0.4, 0.6, 0.7][:n]
+    against = compare([b + gain for b in base], base)
+    assert (against.n, against.difference) == (n, pytest.approx(gain))
+    told = (against.low, against.bootstrap_high, against.t, against.p, against.effect)
+    assert all(map(math.isnan, told)), told
+
+
+def test_a_test_takes_three_seeds():
+    assert LEAST_SEEDS == 3
+    assert math.isnan(compare(A[:2], B[:2]).p)
+    assert math.isnan(compare(A[:2], B[:2]).low)
+    assert compare(A[:3], B[:3]).p == pytest.approx(scipy.stats.ttest_rel(A[:3], B[:3]).pvalue)
 
 
 def test_one_pair_is_no_test():
@@ -79,11 +90,10 @@ def test_bootstrap_is_repeatable_and_brackets_the_mean():
     low, high = paired_bootstrap(A, B)
     assert (low, high) == paired_bootstrap(A, B)
     assert low < np.mean(np.subtract(A, B)) < high
-    assert paired_bootstrap(A, A) == (0.0, 0.0)
 
 
 def test_effect_size_is_t_over_root_n():
-    assert effect_size(A, B) == pytest.approx(paired_t(A, B)[0] / math.sqrt(5))
+    assert compare(A, B).effect == pytest.approx(paired_t(A, B)[0] / math.sqrt(5))
 
 
 def test_holm_by_hand():
@@ -203,7 +213,7 @@ def test_seeds_needed_of_nothing():
     assert seeds_needed(0.0) is None
     assert seeds_needed(math.nan) is None
     assert seeds_needed(0.01) is None
-    assert seeds_needed(math.inf) == seeds_needed(1e6) >= 2
+    assert seeds_needed(math.inf) == seeds_needed(1e6) == LEAST_SEEDS
 
 
 def test_a_foil_takes_the_setting_of_its_training():

@@ -183,7 +183,7 @@ BUFFERS = """
 """
 
 
-@pytest.mark.parametrize("name", ["threshold", "seen", "share", "batches"])
+@pytest.mark.parametrize("name", ["threshold", "seen", "share", "samples"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.int64])
 def test_buffers_of_any_dtype(name, dtype):
     alone(
@@ -198,8 +198,8 @@ def test_buffers_of_any_dtype(name, dtype):
     except TypeError as error:
         assert {dtype} == torch.int64 and str(error) == "{name} must be floating point, got torch.int64", error
         raise SystemExit
-    assert {dtype} != torch.int64 or "{name}" in ("seen", "batches")
-    for b in ("threshold", "seen", "share", "batches"):
+    assert {dtype} != torch.int64 or "{name}" in ("seen", "samples")
+    for b in ("threshold", "seen", "share", "samples"):
         if {dtype} in (torch.float32, torch.float64) or b != "{name}":
             torch.testing.assert_close(getattr(one, b), getattr(two, b), check_dtype=False, rtol=1e-4, atol=1e-4)
     """
@@ -211,11 +211,11 @@ def test_assigned_state_of_another_dtype():
         BUFFERS
         + """
     c = step(HyperSimplexLoss())
-    state = {name: value.double() for name, value in c.state_dict().items()} | {"batches": torch.tensor([7])}
+    state = {name: value.double() for name, value in c.state_dict().items()} | {"samples": torch.tensor([7])}
     one = HyperSimplexLoss()
     one.load_state_dict(state, assign=True)
     step(one, 1)
-    assert float(one.batches) == 8.0, one.batches
+    assert float(one.samples) == 15.0, one.samples
     """
     )
 
@@ -369,7 +369,7 @@ def test_an_ignored_label_that_no_label_can_be(index):
     ],
 )
 def test_what_cannot_be_a_buffer_is_named(name, value, words):
-    x, y = torch.randn(8, 3), torch.randint(3, (8,))
+    x, y = torch.randn(8, 3, requires_grad=True), torch.randint(3, (8,))
     criterion = HyperSimplexLoss()
     criterion(x, y)
     setattr(criterion, name, value)
@@ -522,7 +522,7 @@ def np_array(values: list[float]) -> object:
 
 def threshold_after(x: Tensor, y: Tensor) -> Tensor:
     criterion = HyperSimplexLoss()
-    criterion(x, y)
+    criterion(x.detach().requires_grad_(), y)
     assert criterion.threshold is not None
     return criterion.threshold
 
@@ -536,7 +536,7 @@ def test_a_function_transform_leaves_a_fresh_loss_as_it_was():
     leaf = x.clone().requires_grad_()
     HyperSimplexLoss()(leaf, y).backward()
     torch.testing.assert_close(grad, leaf.grad)
-    criterion(x, y)
+    criterion(leaf, y)
     deepcopy(criterion)
     torch.testing.assert_close(criterion.threshold, threshold_after(x, y))
 

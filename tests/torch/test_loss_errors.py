@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
-from tests.torch.losses import PATHS, labels_of, normal, using
+from tests.torch.losses import PATHS, labels_of, leaf, normal, using
 
 N, C = 6, 3
 GOOD = labels_of(N, classes=C)
@@ -126,11 +126,10 @@ def test_the_module_says_so_when_it_is_made(kwargs, message):
 
 def test_the_module_says_so_before_it_can_decide():
     criterion = HyperSimplexLoss()
-    for call in (criterion.scores, criterion.predict, criterion.fold_into_):
-        with pytest.raises(
-            RuntimeError, match="thresholds are not known yet: call the loss in training mode, calibrate"
-        ):
-            call(normal(N, C))
+    with pytest.raises(RuntimeError, match="thresholds are not known yet: call the loss in training mode, calibrate"):
+        criterion.fold_into_(torch.nn.Linear(2, C))
+    with pytest.raises(RuntimeError, match=r"probabilities are not known yet: calibrate with pairs .logits, target."):
+        criterion.probabilities(normal(N, C))
     with pytest.raises(ValueError, match="batches must hold at least one batch of logits, got none"):
         criterion.calibrate([])
     with pytest.raises(ValueError, match=r"batches must be pairs .logits, target. unless prior or k is given"):
@@ -139,11 +138,25 @@ def test_the_module_says_so_before_it_can_decide():
 
 def test_batches_in_which_no_class_had_a_threshold_decide_nothing():
     criterion = HyperSimplexLoss()
-    criterion(normal(N, C), torch.full((N,), -100))
-    criterion(normal(1, C), GOOD[:1])
-    for call, argument in ((criterion.predict, normal(N, C)), (criterion.fold_into_, torch.nn.Linear(2, C))):
-        with pytest.raises(RuntimeError, match="thresholds are not known yet"):
-            call(argument)
+    criterion(leaf(N, C), torch.full((N,), -100))
+    criterion(leaf(1, C), GOOD[:1])
+    with pytest.raises(RuntimeError, match="thresholds are not known yet"):
+        criterion.fold_into_(torch.nn.Linear(2, C))
+    with pytest.warns(UserWarning, match="no thresholds yet and decides by zeros"):
+        assert torch.equal(criterion.predict(normal(N, C)), normal(N, C).argmax(1))
+
+
+@pytest.mark.parametrize("given", [{}, {"num_classes": C}])
+def test_before_the_first_batch_zeros_decide_and_one_warning_says_so(given):
+    criterion, logits = HyperSimplexLoss(**given), normal(N, C)
+    with pytest.warns(UserWarning, match="no thresholds yet and decides by zeros") as caught:
+        classes = criterion.predict(logits)
+    assert "test_loss_errors" in caught[0].filename, "the warning points at the caller"
+    assert torch.equal(classes, logits.argmax(1))
+    assert torch.equal(criterion.scores(logits), logits), "and without a second warning, which would be an error here"
+    binary = HyperSimplexLoss()
+    with pytest.warns(UserWarning, match="decides by zeros"):
+        assert torch.equal(binary.predict(logits[:, 0]), (logits[:, 0] > 0.5).long())
 
 
 def test_a_single_batch_is_not_an_iterable_of_batches():
@@ -162,10 +175,10 @@ def test_a_learned_tau_that_is_not_positive():
 
 def test_the_number_of_classes_cannot_change():
     criterion = HyperSimplexLoss()
-    criterion(normal(N, C), GOOD)
+    criterion(leaf(N, C), GOOD)
     before = criterion.threshold.clone()
     with pytest.raises(ValueError, match="logits must have 3 classes, as before, got 4"):
-        criterion(normal(N, 4), GOOD)
+        criterion(leaf(N, 4), GOOD)
     for wrong in (normal(N, 4), normal(4), torch.tensor(0.3)):
         with pytest.raises(ValueError, match=r"logits must have 3 classes, got shape"):
             criterion.predict(wrong)

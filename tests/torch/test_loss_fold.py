@@ -15,7 +15,7 @@ TAUS = [1.0, 2.5, [0.5, 1.0, 2.0, 4.0]]
 
 def trained(logits, target, tau=1.0):
     criterion = HyperSimplexLoss(tau=tau)
-    criterion(logits, target)
+    criterion(logits.detach().requires_grad_(), target)
     return criterion
 
 
@@ -129,16 +129,47 @@ def test_onnx(tmp_path):
     assert torch.equal(torch.from_numpy(logits).argmax(1), classes)
 
 
-def test_the_module_keeps_its_thresholds_after_folding():
-    criterion = trained(normal(40, 4), labels_of(40, classes=4))
+def folded(tau=2.0):
+    layer, x, target = nn.Linear(5, 4, dtype=DOUBLE), normal(60, 5), labels_of(60, classes=4)
+    layer.bias.data += torch.tensor([5.0, -3.0, 0.0, 9.0])
+    criterion = trained(layer(x), target, tau)
+    before = criterion.predict(layer(x)), criterion.scores(layer(x)), criterion(layer(x).detach(), target)
+    criterion.fold_into_(layer)
+    return criterion, layer(x).detach(), target, before
+
+
+@pytest.mark.parametrize("tau", TAUS, ids=str)
+def test_after_folding_the_module_takes_logits_as_scores(tau):
+    criterion, logits, target, (classes, scores, loss) = folded(tau)
+    fresh = HyperSimplexLoss(tau=tau)
+    fresh.load_state_dict(criterion.state_dict())
+    for module in (criterion, fresh):
+        assert torch.equal(module.predict(logits), classes)
+        assert torch.equal(module.predict(logits), logits.argmax(1))
+        torch.testing.assert_close(module.scores(logits), scores, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(module.eval()(logits, target), loss, rtol=1e-12, atol=1e-12)
+
+
+def test_after_folding_nothing_moves_and_an_error_says_why():
+    criterion, logits, target, _ = folded()
     before = criterion.threshold.clone()
-    criterion.fold_into_(nn.Linear(3, 4, dtype=DOUBLE))
+    calls = {
+        "fold": lambda: criterion.fold_into_(nn.Linear(5, 4)),
+        "train": lambda: criterion(logits.requires_grad_(), target),
+        "calibrate": lambda: criterion.calibrate([(logits, target)]),
+    }
+    for call in calls.values():
+        with pytest.raises(RuntimeError, match=r"were folded into a layer.*construct a new one to train or calibrate"):
+            call()
     assert torch.equal(criterion.threshold, before)
+    criterion.reset_parameters()
+    calls["train"]()
+    assert not torch.equal(criterion.threshold, before)
 
 
 def test_a_layer_whose_weight_is_computed_is_refused():
     criterion = HyperSimplexLoss()
-    criterion(torch.randn(20, 3), torch.arange(20) % 3)
+    criterion(torch.randn(20, 3, requires_grad=True), torch.arange(20) % 3)
     layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 3))
     before = layer.bias.clone()
     with pytest.raises(ValueError, match="linear must hold its weight itself: remove the parametrization first"):

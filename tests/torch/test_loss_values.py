@@ -10,10 +10,10 @@ pytestmark = every_path
 SIZES = [(1, 2), (2, 2), (7, 3), (50, 10), (333, 1), (500, 17), (20, 40)]
 
 
-def check(path, logits, target, expected, expected_grad, **kwargs):
+def check(path, logits, target, expected, expected_grad, divisor=None, **kwargs):
     """The three reductions, and the gradient of each; expected are (losses, gradient of their sum)."""
     with using(path):
-        for reduction, factor in (("sum", 1), ("mean", 1 / expected.numel())):
+        for reduction, factor in (("sum", 1), ("mean", 1 / (divisor or expected.numel()))):
             x = logits.clone().requires_grad_()
             loss = hypersimplex_loss(x, target, reduction=reduction, **kwargs)
             torch.testing.assert_close(loss, expected.sum() * factor)
@@ -68,8 +68,18 @@ def test_one_sample_without_a_batch_dim(path):
 
 
 def test_weight(path):
+    """As in nn.CrossEntropyLoss the mean of labels divides by the sum of their weights, that of dense targets by N."""
     logits, target, weight = normal(50, 4), labels_of(50, classes=4), torch.tensor([0.5, 2.0, 0.0, 3.0])
-    check(path, logits, target, *formula(logits, one_hot(target, 4), weight=weight), weight=weight)
+    losses, grad = formula(logits, one_hot(target, 4), weight=weight)
+    check(path, logits, one_hot(target, 4), losses, grad, weight=weight)
+    check(path, logits, target, losses, grad, divisor=weight[target].sum().double(), weight=weight)
+    target[:20] = -100
+    expected = formula(logits[20:], one_hot(target[20:], 4), weight=weight)[0].sum() / weight[target[20:]].sum()
+    with using(path):
+        same(hypersimplex_loss(logits, target, weight), expected)
+        same(hypersimplex_loss(logits.float(), target, 7 * weight), expected.float())
+        nothing = hypersimplex_loss(logits.requires_grad_(), torch.full((50,), 2), weight)
+        assert nothing.isnan(), "as in nn.CrossEntropyLoss: all weights are zero"
 
 
 @pytest.mark.parametrize("given", [{}, {"k": 9.5}, {"prior": 0.3}])
@@ -145,7 +155,7 @@ def test_pinned_numbers(path):
 
 
 def test_the_released_setting_by_arguments(path):
-    """k = N/2 for every class, and the mean over N x C squared errors: prior=0.5, weight=2/C."""
+    """k = N/2 for every class, and the mean over N x C squared errors: prior=0.5, times 2/C."""
     logits, target = normal(32, 10, dtype=torch.float32), labels_of(32, classes=10)
     x = logits.clone().requires_grad_()
     p = torch.stack([soft_binary_argmax(column, 16, 1.5) for column in x.T], dim=1)
@@ -153,8 +163,7 @@ def test_the_released_setting_by_arguments(path):
     (expected_grad,) = torch.autograd.grad(expected, x)
     with using(path):
         z = logits.clone().requires_grad_()
-        criterion = HyperSimplexLoss(torch.full((10,), 2 / 10), prior=0.5, tau=1.5)
-        loss = criterion(z, target)
+        loss = 2 / 10 * HyperSimplexLoss(prior=0.5, tau=1.5)(z, target)
         same(loss, expected.detach())
         same(torch.autograd.grad(loss, z)[0], expected_grad, rtol=1e-4, atol=1e-7)
 

@@ -177,7 +177,7 @@ def per_class(name: str, value: ArrayLike, classes: int) -> Doubles:
     array = numbers(name, value)
     if array.shape not in ((), (classes,)):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {array.shape}")
-    return np.ascontiguousarray(np.broadcast_to(array, (classes,)))
+    return array + np.zeros(classes)
 
 
 def numbers(name: str, value: ArrayLike) -> Doubles:

@@ -16,6 +16,7 @@ SAMPLE = 1 << 16  # rows that give the first threshold of longer columns
 ROUGH = 1e-3  # the mean error of a sample's projection
 EXACT = 1e-10  # and of all rows': a thousandth of what float32 gradients can show
 NEAR = 1e-4  # a mean error after which the next pass may be the last
+FEW = 1 << 14  # rows on all machines whose labels cost less than another pass
 FLAT = 1e-9  # of the active rows' weight
 MOST_PASSES = 200  # bisection alone needs fewer
 PATIENCE = 20  # passes for finding both bounds, by jumps that grow fourfold, before infinite scores are suspected
@@ -28,25 +29,27 @@ class Solution(NamedTuple):
 
 
 class _Passes:
-    """Sums of a search. Labels are read when a pass may be the last; `labelled` says of which classes they were."""
+    """Sums of a search. Labels are read when a pass may be the last; `labeled` says of which classes they were."""
 
-    def __init__(self, columns: Columns, k: Doubles, tau: Doubles, reduce: Reduce) -> None:
+    def __init__(self, columns: Columns, k: Doubles, tau: Doubles, reduce: Reduce, always: bool = False) -> None:
+        self.always = always
         self.columns, self.k, self.tau, self.reduce = columns, k, tau, reduce
-        self.number, self.labelled = 0, np.zeros(columns.classes, bool)
+        self.number, self.labeled = 0, np.zeros(columns.classes, bool)
 
     def __call__(self, mu: Doubles, low: Doubles, error: Doubles) -> Doubles:
         self.number += 1
         if self.number == PATIENCE:
             _check_infinite(self.columns, self.k, self.reduce)
         skip = np.isnan(mu)
-        near = bool((skip | (error < NEAR)).all())
-        self.labelled = np.where(skip, self.labelled, near)
+        near = self.always or bool((skip | (error < NEAR)).all())
+        self.labeled = np.where(skip, self.labeled, near)
         return self.columns.sums(mu, self.tau, skip, near).T
 
     def add_up(self, table: Doubles) -> Doubles:
         table = self.reduce(np.ascontiguousarray(table).ravel(), "sum").reshape(table.shape)
-        for c in np.flatnonzero(np.isnan(table[ACTIVE_SUM])):
-            raise ValueError(f"y_pred must not be NaN, got NaN in column {c}")
+        if np.isnan(table[ACTIVE_SUM]).any():
+            column = int(np.isnan(table[ACTIVE_SUM]).argmax())
+            raise ValueError(f"y_pred must not be NaN, got NaN in column {column}")
         return table
 
     def finish(self, mu: Doubles, table: Doubles, done: NDArray[np.bool_]) -> Doubles:
@@ -60,7 +63,7 @@ class _Passes:
 def solve(columns: Columns, k: Doubles, tau: Doubles, total: float, rows: int, reduce: Reduce) -> Solution:
     """Thresholds of all classes, whose columns have this weight in total and this many rows on all machines."""
     start = _start(columns, k, tau, total, rows, reduce)
-    passes = _Passes(columns, k, tau, reduce)
+    passes = _Passes(columns, k, tau, reduce, always=rows <= FEW)
     extreme = (k == 0) | (k == total)  # all 0 or all 1
     table, mu = np.zeros((5, columns.classes)), np.where(k == 0, np.inf, -np.inf)
     if not extreme.all():
@@ -69,7 +72,7 @@ def solve(columns: Columns, k: Doubles, tau: Doubles, total: float, rows: int, r
     flat = extreme | is_flat(np, table[ACTIVE_SUM], table[ACTIVE], FLAT * table[ACTIVE])
     if flat.any():
         mu = np.where(flat, _middle(columns, mu, tau, reduce), mu)
-    table = passes.finish(mu, table, passes.labelled & ~flat)
+    table = passes.finish(mu, table, passes.labeled & ~flat)
     if (abs(table[ACTIVE_SUM] + table[ONES] - k) > 1e-9 * total).any():
         _check_infinite(columns, k, reduce)
     some = table[ACTIVE] > 0

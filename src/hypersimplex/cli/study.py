@@ -80,7 +80,8 @@ def status(
 def report(
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; default: report.html, or standard output.")
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; default: beside the store, or the output."),
     ] = None,
     format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
     figures: Annotated[
@@ -91,13 +92,13 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
-    from hypersimplex.study.report import figure_files, render
+    from hypersimplex.study.report import beside, figure_files, render
 
     with existing(store) as opened:
         text = render(opened, format.value, baseline, measure(metric))
         pictures = {} if figures is None else figure_files(opened, baseline, measure(metric))
         if output is None and format.value == "html":
-            output = Path("report.html")
+            output = beside(store)
         for name, picture in pictures.items():
             assert figures is not None
             figures.mkdir(parents=True, exist_ok=True)

@@ -1,36 +1,36 @@
-"""What both classifiers share: labels, thresholds, decisions, and probabilities."""
+"""What all classifiers share: labels, weights, thresholds, decisions, and probabilities."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import StratifiedKFold, train_test_split
-from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.model_selection import train_test_split
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-Array = NDArray[Any]
+from hypersimplex.sklearn._calibration import Array, Calibration, folds
 
 
 class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A subclass turns rows into raw scores; here thresholds turn those into decisions.
 
-    It provides `_train(x, y, weights, classes)`, `_raw(x)` and `_check(x, ...)`, y being class indices.
+    It provides `_learn(x, y, weights, ...)`, `_raw(x)` and `_check(x, ...)`. Inside, y holds indices of classes, or a
+    column of 0 and 1 for each label.
     """
 
     classes_: Array
     threshold_: Array
     tau_: Any
+    _multilabel = False
 
     def decision_function(self, X: Any) -> Array:  # noqa: N803
         """How far a row is past its threshold, in units of tau.
 
         Binary: (score - threshold)/tau - 1/2, positive for the second class. Otherwise one column for each class,
-        (score - threshold)/tau, of which the largest decides.
+        (score - threshold)/tau, of which the largest decides. Several labels: one column each, as in binary.
         """
         check_is_fitted(self)
         if not np.isfinite(self.threshold_).any():
@@ -38,100 +38,124 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "a decision needs a threshold, which comes from rows of a class beside rows of others: no call of "
                 "partial_fit has held both"
             )
-        raw = self._raw(self._check(X, reset=False))
-        scores = (raw - self.threshold_) / self.tau_
-        return np.asarray(scores[:, 0] - 0.5 if scores.shape[1] == 1 else scores)
+        return self._decide(self._check(X, reset=False))
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """The class of every row, decided at the thresholds."""
+        """The class of every row, decided at the thresholds; of several labels, 0 or 1 for each."""
         decision = self.decision_function(X)
+        if self._multilabel:
+            return (decision > 0).astype(int)
         which = (decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)
         return np.asarray(self.classes_[which])
 
-    @available_if(lambda self: _calibrated(self))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:  # noqa: N803
+    @property
+    def predict_proba(self) -> Callable[[Any], Array]:
         """Probabilities from scikit-learn's calibration of the decision function, fitted on held-out folds.
 
         The loss itself ranks and decides; it does not estimate probabilities. `predict` decides at the thresholds, so
         close to them it may differ from the most probable class. With calibration="sigmoid" (Platt) or
         "isotonic" `fit` trains once more for every fold, to have scores of rows the model has not seen.
         """
+        # A property, since scikit-learn's available_if hides the reason behind a message of its own.
+        if self.calibration is None:
+            name = type(self).__name__
+            raise AttributeError(
+                f"{name} has predict_proba only after calibration, which trains on more folds: create it as "
+                f"{name}(calibration='sigmoid') or 'isotonic' and fit it; predict and decision_function need none"
+            )
+        return self._probabilities
+
+    def _probabilities(self, X: Any) -> Array:  # noqa: N803
         check_is_fitted(self)
         if not hasattr(self, "calibrator_"):
             raise NotFittedError(
                 f"predict_proba needs a call of fit with calibration={self.calibration!r}: partial_fit does not "
                 "calibrate, nor does set_params after fit"
             )
-        decision = self.decision_function(X)
-        return np.asarray(self.calibrator_.predict_proba(decision.reshape(len(decision), -1)))
+        return self.calibrator_.probabilities(self.decision_function(X))
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Array, Array | None]:  # noqa: N803
-        x, y = self._check(X, y, reset=True)
+    def _decide(self, x: Any) -> Array:
+        scores = (self._raw(x) - self.threshold_) / self.tau_
+        if self._multilabel:
+            return np.asarray(scores - 0.5)
+        return np.asarray(scores[:, 0] - 0.5 if scores.shape[1] == 1 else scores)
+
+    def _keep(self, arguments: dict[str, Any]) -> None:
+        """Every argument of __init__ under its own name, as scikit-learn wants it."""
+        self.__dict__.update({name: value for name, value in arguments.items() if name not in ("self", "__class__")})
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, again: bool = False) -> tuple[Any, Array, Any]:  # noqa: N803
+        """Rows, labels and weights as a training takes them; `again` keeps to the classes of the fit before."""
+        x, y = self._check(X, y, reset=not again)
         check_classification_targets(y)
-        self.classes_, y = np.unique(y, return_inverse=True)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        multilabel = y.ndim == 2
+        if multilabel and type_of_target(y) != "multilabel-indicator":
+            raise ValueError(f"y must hold one class for each row, or 0 and 1 for every label, got {type_of_target(y)}")
+        weights = self._weights(x, y, sample_weight)
+        if again:
+            y = self._indices(y, "of the fit before")
+        else:
+            self._multilabel = multilabel
+            self.classes_, y = (np.arange(y.shape[1]), y) if multilabel else np.unique(y, return_inverse=True)
         if weights is not None:
             if not weights.any():
                 raise ValueError("sample_weight must not be zero for every row")
             if (weights == 0).any():  # a row of weight 0 is no row
                 x, y, weights = x[weights > 0], y[weights > 0], weights[weights > 0]
             weights = None if (weights == 1).all() else weights
-        present = np.unique(y)
-        if len(present) < 2:
+        if not multilabel and (y == y[0]).all():
             raise ValueError(
                 "This classifier needs samples of at least 2 classes in the data, but the data contains only one "
-                f"class: {self.classes_[present[0]]}"
+                f"class: {self.classes_[y[0]]}"
             )
         return x, y, weights
 
-    def _hold_out(self, x: Any, y: Array, weights: Array | None) -> tuple[Any, Any, Array, Array, Any, Any]:
+    def _weights(self, x: Any, y: Array, sample_weight: Any) -> Any:
+        """Those of the rows times those of their classes, or None."""
+        given = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        if self.class_weight is None:
+            return given
+        by_class = compute_sample_weight(self.class_weight, y)
+        return by_class if given is None else by_class * given
+
+    def _indices(self, y: Array, whose: str) -> Array:
+        """Of labels of known classes."""
+        if self._multilabel or np.ndim(y) != 1:
+            if not self._multilabel or np.shape(y)[1:] != self.classes_.shape:
+                columns = f"{len(self.classes_)} columns of labels" if self._multilabel else "one column"
+                raise ValueError(f"y must have {columns}, as {whose}, got shape {np.shape(y)}")
+            return y
+        for unknown in np.setdiff1d(y, self.classes_).tolist():
+            raise ValueError(f"y must hold classes {whose}, {self.classes_.tolist()}, got {unknown!r}")
+        return np.searchsorted(self.classes_, y)
+
+    def _hold_out(self, x: Any, y: Array, weights: Any) -> tuple[tuple[Any, Array, Any], tuple[Any, Array, Any]]:
         """Split off validation_fraction of the rows for early stopping."""
-        stratify = y if np.bincount(y).min() > 1 else None
-        given = np.ones(len(y)) if weights is None else weights
-        parts = train_test_split(
-            x, y, given, test_size=self.validation_fraction, stratify=stratify, random_state=self.random_state
-        )
-        train_x, held_x, train_y, held_y, train_w, held_w = parts
-        return train_x, held_x, train_y, held_y, *((None, None) if weights is None else (train_w, held_w))
+        every, how = np.arange(len(y)), {"test_size": self.validation_fraction, "random_state": self.random_state}
+        try:  # every class in both parts
+            train, held = train_test_split(every, stratify=y, **how)
+        except ValueError:  # too few rows for that
+            train, held = train_test_split(every, **how)
+        first, second = ((x[rows], y[rows], None if weights is None else weights[rows]) for rows in (train, held))
+        return first, second
 
-    def _calibrate(self, x: Any, y: Array, weights: Array | None) -> None:
+    def _calibrate(self, x: Any, y: Array, weights: Any, *how: Any, **changes: Any) -> None:
+        """Train on all folds but one, and calibrate the scores of that one; `how` goes to `_learn`."""
+        held = np.empty((len(y), 1 if len(self.classes_) == 2 and not self._multilabel else len(self.classes_)))
+        for train, test in folds(y, self.calibration_folds, self.random_state):
+            model = clone(self).set_params(calibration=None, **changes)
+            vars(model).update({name: value for name, value in vars(self).items() if name in self._read_once})
+            model._learn(x[train], y[train], None if weights is None else weights[train], *how)
+            held[test] = model._decide(x[test]).reshape(len(test), -1)
+        self.calibrator_ = Calibration(self.calibration, held, y, weights)
+
+    _read_once: tuple[str, ...] = ("classes_", "_multilabel")  # what reading the data has set
+
+    def _check_calibration(self, y: Array) -> None:
+        """Before anything is trained."""
         self.__dict__.pop("calibrator_", None)
-        if self.calibration is None:
-            return
-        if self.calibration not in ("sigmoid", "isotonic"):
+        if self.calibration not in (None, "sigmoid", "isotonic"):
             raise ValueError(f"calibration must be None, 'sigmoid' or 'isotonic', got {self.calibration!r}")
-        folds = min(self.calibration_folds, int(np.bincount(y).min()))
-        if folds < 2:
-            raise ValueError("calibration needs at least 2 rows of every class, got a class with 1")
-        held = np.empty((len(y), 1 if len(self.classes_) == 2 else len(self.classes_)))
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y):
-            model = clone(self).set_params(calibration=None)
-            model.fit(x[train], y[train], sample_weight=None if weights is None else weights[train])
-            held[test] = model.decision_function(x[test]).reshape(len(test), -1)
-        scores, every = _Scores(len(self.classes_)), np.arange(len(y))
-        calibrator = CalibratedClassifierCV(scores, method=self.calibration, cv=[(every, every)], ensemble=False)
-        self.calibrator_ = calibrator.fit(held, y, weights)
-
-
-def _calibrated(model: Any) -> bool:
-    if model.calibration is None:
-        raise AttributeError("predict_proba needs calibration='sigmoid' or calibration='isotonic', got None")
-    return True
-
-
-class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier whose features are its scores, so that scikit-learn can calibrate scores found elsewhere."""
-
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
-
-    def fit(self, X: Array, y: Array, sample_weight: Any = None) -> "_Scores":  # noqa: N803
-        self.classes_ = np.arange(self.classes)
-        return self
-
-    def decision_function(self, X: Array) -> Array:  # noqa: N803
-        return X[:, 0] if self.classes == 2 else X
-
-    def predict(self, X: Array) -> Array:  # noqa: N803
-        return (X[:, 0] > 0).astype(int) if self.classes == 2 else X.argmax(axis=1)
+        fewest = 2 if y.ndim == 2 else np.bincount(y, minlength=len(self.classes_)).min()
+        if self.calibration is not None and fewest < 2:
+            raise ValueError(f"calibration needs at least 2 rows of every class, got a class with {fewest}")

@@ -6,36 +6,36 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from hypersimplex.boosting import HyperSimplexObjective
-from hypersimplex.sklearn._base import Array
+from hypersimplex._checks import missing
+from hypersimplex.sklearn._calibration import Array
 
 try:
     import torch
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "HyperSimplexMLPClassifier needs PyTorch; install it with: pip install 'hypersimplex[torch]'"
-    ) from error
+    raise missing("HyperSimplexMLPClassifier", "PyTorch", "sklearn") from error
 
 from torch import Tensor, nn
 
-from hypersimplex.sklearn._weighted import weighted_loss
+from hypersimplex.sklearn._weighted import thresholds, weighted_loss
 from hypersimplex.torch import hypersimplex_loss
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
+SPAN = 1000  # rows that a running average of thresholds is made of, as in HyperSimplexLoss
 ROWS_AT_ONCE = 1 << 16
+ENTRIES_AT_ONCE = 1 << 24  # of sparse rows made dense
 
 
 class Training:
-    """One network, its optimiser and its random numbers: what must survive between two calls of partial_fit."""
+    """One network, its optimizer and its random numbers: what must survive between two calls of partial_fit."""
 
-    def __init__(self, options: Any, features: int, classes: int, dtype: Any, seed: int) -> None:
+    def __init__(self, options: Any, features: int, columns: int, dtype: Any, seed: int) -> None:
         if options.activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {options.activation!r}")
         self.options = options
         self.dtype = torch.float64 if dtype == np.float64 else torch.float32
         self.random = torch.Generator().manual_seed(seed)
-        columns = 1 if classes == 2 else classes
         widths = [features, *_widths(options.hidden_layer_sizes), columns]
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
@@ -49,17 +49,16 @@ class Training:
         self.losses: list[float] = []
         self.held_losses: list[float] = []
         self.average = np.zeros(columns)  # of the thresholds
-        self.seen = np.zeros(columns)  # how many thresholds it is made of
+        self.seen = np.zeros(columns)  # how many rows it is made of
 
-    def run(self, x: Array, y: Array, weights: Array | None, held: tuple[Array, Array, Array | None] | None) -> None:
+    def run(self, x: Any, y: Array, weights: Any, held: tuple[Any, Array, Any] | None) -> None:
         """Epochs until the loss stops improving."""
         options, best, waited = self.options, float("inf"), 0
         best_state = None
         for epoch in range(options.max_iter):
             loss = self.epoch(x, y, weights)
             if held is not None:
-                with torch.no_grad():
-                    loss = float(self._loss(*self._tensors(*held)))
+                loss = float(self._loss(self.logits(held[0]), *self._targets(*held[1:])))
                 self.held_losses.append(loss)
             if options.verbose and epoch % int(options.verbose) == 0:
                 print(
@@ -76,74 +75,84 @@ class Training:
         if best_state is not None:
             self.network.load_state_dict(best_state)
 
-    def epoch(self, x: Array, y: Array, weights: Array | None) -> float:
+    def epoch(self, x: Any, y: Array, weights: Any) -> float:
         """One pass over the rows in random order; the mean loss of its batches."""
-        rows, labels, given = self._tensors(x, y, weights)
-        size = min(200, len(rows)) if self.options.batch_size == "auto" else int(self.options.batch_size)
+        rows = x if sparse.issparse(x) else _tensor(x).to(self.options.device, self.dtype)
+        labels, given = self._targets(y, weights)
+        size = min(200, len(y)) if self.options.batch_size == "auto" else int(self.options.batch_size)
         if size < 1:
             raise ValueError(f"batch_size must be at least 1 or 'auto', got {self.options.batch_size!r}")
         total = 0.0
-        for batch in torch.randperm(len(rows), generator=self.random).to(rows.device).split(size):
-            weight = None if given is None else given[batch]
+        for batch in torch.randperm(len(y), generator=self.random).split(size):
+            where = batch.to(labels.device)
+            weight = None if given is None else given[where]
             if weight is not None and not bool((weight > 0).any()):
                 continue
-            loss = self._loss(rows[batch], labels[batch], weight)
+            part = self._dense(rows[batch.numpy()]) if sparse.issparse(rows) else rows[where]
+            loss = self._loss(self.network(part), labels[where], weight)
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             self.optimiser.step()
             total += float(loss.detach()) * len(batch)
-        self.losses.append(total / len(rows))
+        self.losses.append(total / len(y))
         return self.losses[-1]
 
     @torch.no_grad()
-    def raw(self, x: Array) -> Array:
-        """Raw scores, one column for each class, or one for two classes."""
-        rows = _tensor(x).split(ROWS_AT_ONCE)
-        parts = [self.network(part.to(self.options.device, self.dtype)).cpu().numpy() for part in rows]
-        return np.concatenate(parts)
+    def logits(self, x: Any) -> Tensor:
+        """One column for each class, or one for two classes."""
+        step = max(1, min(ROWS_AT_ONCE, ENTRIES_AT_ONCE // x.shape[1]))
+        parts = (x[begin : begin + step] for begin in range(0, x.shape[0], step))
+        return torch.cat([self.network(self._dense(part)) for part in parts])
 
-    def settle(self, x: Array, y: Array, weights: Array | None) -> Array:
-        """The thresholds of these rows, all of them projected together; they count as one for every epoch."""
+    def raw(self, x: Any) -> Array:
+        return self.logits(x).cpu().numpy()
+
+    def settle(self, x: Any, y: Array, weights: Any) -> Array:
+        """The thresholds of these rows, all of them projected together."""
         self.average = self._thresholds(x, y, weights)
-        self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(self.losses), 0.0)
+        self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(y), 0.0)
         return self.average.copy()
 
-    def follow(self, x: Array, y: Array, weights: Array | None) -> Array:
-        """The running average of thresholds, inf for a class that has none yet.
+    def follow(self, x: Any, y: Array, weights: Any) -> Array:
+        """The average of the thresholds of about the last 1,000 rows, inf for a class that has none yet.
 
         A class without weight here, or with all of it, has no threshold here and keeps what it had.
         """
         here, moves = self._thresholds(x, y, weights), _has_both_sides(y, weights, len(self.average))
-        self.seen += moves
-        rate = np.maximum(1 / np.maximum(self.seen, 1), 0.1)
+        self.seen += moves * len(y)
+        rate = len(y) / np.clip(self.seen, len(y), max(SPAN, len(y)))
         self.average += np.where(moves, rate * (here - self.average), 0.0)
         return np.where(self.seen > 0, self.average, np.inf)
 
-    def _thresholds(self, x: Array, y: Array, weights: Array | None) -> Array:
+    def _thresholds(self, x: Any, y: Array, weights: Any) -> Array:
         raw = self.raw(x)
-        objective = HyperSimplexObjective(self.options.tau, prior=self.options.prior)
-        threshold = objective.calibrate(y, raw[:, 0] if raw.shape[1] == 1 else raw, weights).threshold
-        assert threshold is not None
-        return threshold
+        return thresholds(_as_columns(y, raw.shape[1]), raw, weights, self.options.tau, self.options.prior)
 
-    def _loss(self, rows: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        logits, options = self.network(rows), self.options
+    def _loss(self, logits: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
+        options = self.options
         if weights is not None:
-            return weighted_loss(logits, labels, weights, options.tau, options.prior)
-        target = labels[:, None].to(logits.dtype) if logits.shape[1] == 1 else labels
+            return weighted_loss(logits, target, weights, options.tau, options.prior)
         return hypersimplex_loss(logits, target, prior=options.prior, tau=options.tau)
 
-    def _tensors(self, x: Array, y: Array, weights: Array | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        device = self.options.device
+    def _targets(self, y: Array, weights: Any) -> tuple[Tensor, Tensor | None]:
+        device, target = self.options.device, _tensor(_as_columns(y, len(self.average)))
         given = None if weights is None else _tensor(weights).to(device, self.dtype)
-        return _tensor(x).to(device, self.dtype), _tensor(y).to(device), given
+        return target.to(device, self.dtype if target.ndim == 2 else torch.int64), given
+
+    def _dense(self, x: Any) -> Tensor:
+        return _tensor(x.toarray() if sparse.issparse(x) else x).to(self.options.device, self.dtype)
 
 
-def _has_both_sides(y: Array, weights: Array | None, columns: int) -> Array:
+def _as_columns(y: Array, columns: int) -> Array:
+    """Classes as they are, unless two of them share one column."""
+    return y[:, None] if y.ndim < 2 and columns == 1 else y
+
+
+def _has_both_sides(y: Array, weights: Any, columns: int) -> Array:
     """Of every column, whether its class and the others both have weight."""
-    y = y if weights is None else y[weights > 0]
-    classes = [1] if columns == 1 else range(columns)
-    return np.array([0 < np.count_nonzero(y == c) < len(y) for c in classes])
+    y = _as_columns(y if weights is None else y[weights > 0], columns)
+    counts = y.sum(0) if y.ndim == 2 else np.bincount(y, minlength=columns)
+    return np.asarray((counts > 0) & (counts < len(y)))
 
 
 def _widths(sizes: Any) -> list[int]:

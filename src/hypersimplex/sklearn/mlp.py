@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, unique_labels
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
-from hypersimplex.sklearn._base import Array, ThresholdClassifier
+from hypersimplex.sklearn._base import ThresholdClassifier
+from hypersimplex.sklearn._calibration import Array
 from hypersimplex.sklearn._training import Training
 
 
 class HyperSimplexMLPClassifier(ThresholdClassifier):
     """Fit a perceptron whose scores, projected over every mini-batch, come close to the labels.
 
-    Trained by Adam. Features should have similar scales: put a StandardScaler before it.
+    Trained by Adam. Features should have similar scales: put a StandardScaler before it. Sparse matrices are made dense
+    batch by batch. With labels y of shape (n, labels), 0 or 1, every label is a column of its own.
 
     Args:
         hidden_layer_sizes: widths of the hidden layers, or of a single one.
@@ -27,7 +30,9 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         learning_rate: Adam's.
         max_iter: epochs at most.
         tol, n_iter_no_change: stop once the loss has not improved by tol for that many epochs.
+        class_weight: "balanced" or the weight of every class, by which those of its rows are multiplied.
         early_stopping: judge by the loss of validation_fraction of the rows, held out, and keep the best epoch.
+        warm_start: fit goes on from the network it has, for max_iter more epochs.
         calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
             held-out folds; each costs one more training.
         device: where PyTorch computes.
@@ -35,8 +40,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
 
     Attributes:
         classes_, n_features_in_, feature_names_in_: as usual.
-        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, a running
-            average over the calls of `partial_fit`, inf for a class without one yet.
+        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, an
+            average over about the last 1,000 rows after `partial_fit`, inf for a class without one yet.
         tau_: the tau of the latest training.
         loss_curve_: the loss of every epoch; validation_loss_curve_ with early_stopping.
         n_iter_: epochs trained.
@@ -60,44 +65,25 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         max_iter: int = 200,
         tol: float = 1e-5,
         n_iter_no_change: int = 10,
+        class_weight: Any = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        warm_start: bool = False,
         calibration: str | None = None,
         calibration_folds: int = 5,
         device: str = "cpu",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.tau = tau
-        self.prior = prior
-        self.activation = activation
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.calibration = calibration
-        self.calibration_folds = calibration_folds
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+        self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "HyperSimplexMLPClassifier":  # noqa: N803
         """Train on rows X and labels y; a row of weight w counts as w rows of its batch."""
-        x, y, weights = self._read(X, y, sample_weight)
-        self._calibrate(x, y, weights)
-        held = None
-        if self.early_stopping:
-            x, held_x, y, held_y, weights, held_weights = self._hold_out(x, y, weights)
-            held = (held_x, held_y, held_weights)
-        self._training = self._start(x)
-        self._training.run(x, y, weights, held)
-        self.threshold_, self.tau_ = self._training.settle(x, y, weights), self.tau
-        self._note()
+        x, y, weights = self._read(X, y, sample_weight, self.warm_start and hasattr(self, "_training"))
+        self._check_calibration(y)
+        self._learn(x, y, weights)
+        if self.calibration is not None:
+            self._calibrate(x, y, weights)
         return self
 
     def partial_fit(
@@ -112,23 +98,21 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         A class is predicted once a call held rows of it beside rows of others. Probabilities are calibrated by `fit`
         alone.
         """
+        if isinstance(self.class_weight, str):
+            raise ValueError(f"class_weight must be None or weights for partial_fit, got {self.class_weight!r}")
         first = not hasattr(self, "_training")
         x, y = self._check(X, y, reset=first)
         check_classification_targets(y)
         if first:
-            known = unique_labels(y if classes is None else classes)
-            if len(known) < 2:
-                raise ValueError(f"classes must hold at least 2 classes, got {known.tolist()}")
+            self._multilabel = y.ndim == 2
+            self.classes_ = unique_labels(y if classes is None else classes)
+            if len(self.classes_) < 2 and not self._multilabel:
+                raise ValueError(f"classes must hold at least 2 classes, got {self.classes_.tolist()}")
         else:
             _check_partial_fit_first_call(self, classes)
-            known = self.classes_
-        unknown = np.setdiff1d(y, known).tolist()
-        if unknown:
-            raise ValueError(f"y must hold classes of the first call, {known.tolist()}, got {unknown[0]!r}")
-        y = np.searchsorted(known, y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, x, ensure_non_negative=True)
+        weights = self._weights(x, y, sample_weight)
+        y = self._indices(y, "of the first call")
         if first:
-            self.classes_ = known
             self._training = self._start(x)
         self.__dict__.pop("calibrator_", None)  # it knew another network
         self._training.epoch(x, y, weights)
@@ -136,9 +120,20 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         self._note()
         return self
 
-    def _start(self, x: Array) -> Training:
+    def _learn(self, x: Any, y: Array, weights: Any) -> None:
+        held = None
+        if self.early_stopping:
+            (x, y, weights), held = self._hold_out(x, y, weights)
+        if not (self.warm_start and hasattr(self, "_training")):
+            self._training = self._start(x)
+        self._training.run(x, y, weights, held)
+        self.threshold_, self.tau_ = self._training.settle(x, y, weights), self.tau
+        self._note()
+
+    def _start(self, x: Any) -> Training:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Training(self, x.shape[1], len(self.classes_), x.dtype, seed)
+        columns = 1 if len(self.classes_) == 2 and not self._multilabel else len(self.classes_)
+        return Training(self, x.shape[1], columns, x.dtype, seed)
 
     def _note(self) -> None:
         self.loss_curve_ = self._training.losses
@@ -146,8 +141,27 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         if self.early_stopping:
             self.validation_loss_curve_ = self._training.held_losses
 
-    def _raw(self, x: Array) -> Array:
+    def _raw(self, x: Any) -> Array:
         return self._training.raw(x)
 
-    def _check(self, *args: Any, reset: bool) -> Any:
-        return validate_data(self, *args, reset=reset, dtype=[np.float64, np.float32])
+    def _check(self, X: Any, *y: Any, reset: bool) -> Any:  # noqa: N803
+        checked = validate_data(
+            self,
+            X,
+            *y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            **({"multi_output": True} if y else {}),
+        )
+        if not y:
+            return checked
+        x, labels = checked
+        labels = labels.toarray() if sparse.issparse(labels) else labels
+        return x, column_or_1d(labels, warn=True) if labels.shape[1:] == (1,) else labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = True
+        return tags

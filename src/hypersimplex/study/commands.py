@@ -20,6 +20,7 @@ from hypersimplex.study.locks import is_claimed
 from hypersimplex.study.own import is_entry_point
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.records import Run
+from hypersimplex.study.report import beside, render
 from hypersimplex.study.results import results
 from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.status import print_failure
@@ -174,15 +175,16 @@ def run(
         wanted = {c.key() for c in [*study.first(), *study.second(store)]}
         runs = [r for r in store.runs(study.metric) if r.key in wanted]
         lines = yardsticks(study, runtime, runs) if engine.local else ()
-        Comparison(runs, results(runs), None, False).show(console, yardsticks=lines)
         failed = [r for r in runs if r.state not in FINISHED]
         for r in failed[:10]:
             print_failure(console, r)
         if failed:
             console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
-        by = f" --metric {study.metric.replace('_', '-')}" if study.metric else ""
-        report = f"`hypersimplex study report --store {path}{by}` writes the report"
-        console.print(f"store: {path}; {report}", soft_wrap=True)
+        Comparison(runs, results(runs), None, False).show(console, yardsticks=lines)
+        if any(r.state == "done" and not r.tuning for r in runs):
+            report = beside(path)
+            report.write_text(render(store, "html", None, study.metric), encoding="utf-8")
+            console.print(f"report: {report}", soft_wrap=True)
         return not failed
 
 

@@ -144,15 +144,16 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
     """The comparison on one data set by one measure; where it is narrow, with Holm's p alone."""
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
-    caption = f"{title}; mean ± half the 95 % interval, {seeds} seeds; difference to {baseline}, "
+    caption = f"{title}; mean ± half the 95 % interval, seeds: {seeds}; difference to {baseline}, "
     primary = [c for c in cells if c.primary]
-    caption += "p by paired t-test, Holm's over "
-    if primary:
-        count = primary[0].comparisons
-        caption += f"{count} comparison{'s' * (count != 1)} of {primary[0].loss}, the primary question; of the others, "
-        caption += "secondary, over theirs"
+    count = max(c.comparisons for c in primary or cells)
+    if not count:
+        caption += "not tested"
     else:
-        caption += f"{max(c.comparisons for c in cells)} secondary comparisons"
+        caption += f"p by paired t-test, Holm's over {count} "
+        caption += f"{'secondary ' * (not primary)}comparison{'s' * (count != 1)}"
+        if primary:
+            caption += f" of {primary[0].loss}, the primary question; of the others, secondary, over theirs"
     table = Table(
         title=cells[0].dataset,
         caption=caption,

@@ -4,10 +4,10 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hypersimplex.study import checkpoint
 from hypersimplex.study.checkpoint import CheckpointError
@@ -54,30 +54,66 @@ def begin(config: RunConfig, data: Data, runtime: Runtime) -> "Training | Boosti
     return Boosting(config, data, runtime)
 
 
-def restored(training: "Training | Boosting", raw: bytes) -> "tuple[Training | Boosting, CheckpointError | None]":
-    """Go on from a checkpoint; from one that is damaged or of another version, begin anew and say why."""
+class Begun(NamedTuple):
+    """A training begins, or begins again: with what it has behind it, and what there is to say of that."""
+
+    provenance: dict[str, Any]
+    history: list[Epoch]
+    note: str | None
+
+
+class Told(NamedTuple):
+    """An epoch, and the checkpoint after it; after the last one none."""
+
+    epoch: Epoch
+    snapshot: bytes | None
+
+
+def train(config: RunConfig, data: Data, runtime: Runtime, raw: bytes | None) -> Iterator[Begun | Told]:
+    """Train what a checkpoint leaves to do; from one that is damaged or of another version, begin anew and say why."""
     try:
-        training.restore(raw)
-        return training, None
+        yield from _train(config, data, runtime, raw, None)
     except CheckpointError as error:
-        found = error
+        yield from _train(config, data, runtime, None, f"{error}; the run starts again")
+
+
+def _train(
+    config: RunConfig, data: Data, runtime: Runtime, raw: bytes | None, note: str | None
+) -> Iterator[Begun | Told]:
+    """A checkpoint that can be read but not gone on from is a CheckpointError."""
+    training = begin(config, data, runtime)
+    behind = 0
+    try:
+        if raw is not None:
+            training.restore(raw)
+            behind = len(training.history)
+            note = f"resumed from its checkpoint after epoch {behind - 1}" if behind else None
+        yield Begun(provenance(runtime, data.fingerprint, training.sizes), list(training.history), note)
+        while not training.finished:
+            epoch = training.run_epoch()
+            yield Told(epoch, None if training.finished else training.snapshot())
+    except (CheckpointError, DivergedError):
+        raise
     except Exception as error:
-        found = checkpoint.misfit(training.config.key(), error)
-    return begin(training.config, training.data, training.runtime), found
+        if raw is not None and len(training.history) == behind:
+            raise checkpoint.misfit(config.key(), error) from error
+        raise
 
 
-def resume(store: Store, training: "Training | Boosting", raw: bytes | None) -> "Training | Boosting":
-    """Go on from a checkpoint, or from the beginning; the store then holds what the training has behind it."""
-    key = training.config.key()
-    if raw is not None:
-        training, error = restored(training, raw)
-        if error is not None:
-            store.event(key, f"{error}; the run starts again")
-        elif training.history:
-            store.event(key, f"resumed from its checkpoint after epoch {training.history[-1].epoch}")
-    # The store may be an epoch behind the checkpoint, or hold epochs of a history that is gone.
-    store.record_all(key, training.history, restart=True)
-    return training
+def write(store: Store, config: RunConfig, message: Begun | Told, on_epoch: OnEpoch) -> None:
+    """Enter into the store what a training tells."""
+    key = config.key()
+    if isinstance(message, Begun):
+        if message.note:
+            store.event(key, message.note)
+        # The store may be an epoch behind the checkpoint, or hold epochs of a history that is gone.
+        store.record_all(key, message.history, restart=True)
+        store.start(key, message.provenance)
+        return
+    if message.snapshot is not None:
+        save(store, store.work_folder, key, message.snapshot)
+    store.record(key, message.epoch)
+    on_epoch(config, message.epoch)
 
 
 def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch) -> str:
@@ -92,12 +128,8 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
         try:
             data = load_for(config, runtime.data_folder)
             check_data(store, config, data)
-            raw = checkpoint.read(folder, key)
-            try:
-                _train(store, config, data, runtime, on_epoch, raw)
-            except CheckpointError as error:
-                store.event(key, f"{error}; the run starts again")
-                _train(store, config, data, runtime, on_epoch, None)
+            for message in train(config, data, runtime, checkpoint.read(folder, key)):
+                write(store, config, message, on_epoch)
         except DivergedError as error:
             return end(store, folder, key, "diverged", str(error))
         except StoreError:
@@ -107,28 +139,6 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
             store.finish(key, "failed", f"{type(error).__name__}: {error}")
             return "failed"
         return end(store, folder, key, "done")
-
-
-def _train(store: Store, config: RunConfig, data: Data, runtime: Runtime, on_epoch: OnEpoch, raw: bytes | None) -> None:
-    """Train what is left; a checkpoint that can be read but not gone on from is a CheckpointError."""
-    key, folder = config.key(), store.work_folder
-    training = resume(store, begin(config, data, runtime), raw)
-    from_checkpoint = len(training.history)
-    store.start(key, provenance(runtime, data.fingerprint, training.sizes))
-    while not training.finished:
-        try:
-            epoch = training.run_epoch()
-        except DivergedError:
-            raise
-        except Exception as error:
-            if from_checkpoint and len(training.history) == from_checkpoint:
-                raise checkpoint.misfit(key, error) from error
-            raise
-        snapshot = None if training.finished else training.snapshot()
-        if snapshot is not None:
-            save(store, folder, key, snapshot)
-        store.record(key, epoch)
-        on_epoch(config, epoch)
 
 
 def save(store: Store, folder: Path, key: str, raw: bytes) -> None:

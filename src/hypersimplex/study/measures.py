@@ -10,6 +10,7 @@ class Measure:
     name: str
     title: str
     percent: bool  # written in percent, differences in points; otherwise with four decimals
+    matters: float  # the smallest difference of interest: what is below makes no difference in practice
     higher: bool = True  # is better
 
     @property
@@ -33,6 +34,13 @@ class Measure:
             return "—"
         return f"{100 * value:.2f}" if self.percent else f"{value:.4f}"
 
+    def shown(self, value: float) -> str:
+        """
+        >>> MEASURES["accuracy"].shown(0.9125)
+        '91.25 %'
+        """
+        return self.text(value) + " %" * self.percent
+
     def with_sign(self, value: float) -> str:
         if math.isnan(value):
             return "—"
@@ -42,12 +50,12 @@ class Measure:
 MEASURES = {
     m.name: m
     for m in (
-        Measure("accuracy", "accuracy", percent=True),
-        Measure("auc", "AUC", percent=False),
-        Measure("balanced_accuracy", "balanced accuracy", percent=True),
-        Measure("f1", "F1, mean over the classes", percent=True),
-        Measure("error", "error rate", percent=True, higher=False),
-        Measure("log_loss", "log loss after calibration", percent=False, higher=False),
+        Measure("accuracy", "accuracy", percent=True, matters=0.005),
+        Measure("auc", "AUC", percent=False, matters=0.001),
+        Measure("balanced_accuracy", "balanced accuracy", percent=True, matters=0.005),
+        Measure("f1", "F1, mean over the classes", percent=True, matters=0.005),
+        Measure("error", "error rate", percent=True, matters=0.005, higher=False),
+        Measure("log_loss", "log loss after calibration", percent=False, matters=0.005, higher=False),
     )
 }
 # What runs can be chosen and compared by.

@@ -9,28 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from hypersimplex._checks import missing
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
-from hypersimplex.study.engines import FINISHED, OnEpoch, begin, end, restored, save
+from hypersimplex.study.engines import FINISHED, Begun, OnEpoch, Told, end, train, write
 from hypersimplex.study.locks import claim
-from hypersimplex.study.provenance import provenance
-from hypersimplex.study.records import Epoch
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import DivergedError, Runtime
-
-
-class Begun(NamedTuple):
-    """First message of a worker."""
-
-    provenance: dict[str, Any]
-    history: list[Epoch]
-    note: str | None
-
-
-class Told(NamedTuple):
-    epoch: Epoch
-    snapshot: bytes | None
 
 
 class Ended(NamedTuple):
@@ -42,18 +28,11 @@ def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[
     """Run one training on a worker. Its errors are messages; only the death of the worker is an exception."""
     try:
         data = load_for(config, runtime.data_folder)
-        training = begin(config, data, runtime)
-        note = None
-        if raw is not None:
-            training, error = restored(training, raw)
-            note = f"{error}; the run starts again"
-            if error is None:
-                note = f"resumed on another worker after epoch {len(training.history) - 1}"
-        made = provenance(runtime, data.fingerprint, training.sizes)
-        yield Begun({**made, "engine": "ray", "worker": os.getpid()}, training.history, note)
-        while not training.finished:
-            epoch = training.run_epoch()
-            yield Told(epoch, None if training.finished else training.snapshot())
+        for message in train(config, data, runtime, raw):
+            if isinstance(message, Begun):
+                made = {**message.provenance, "engine": "ray", "worker": os.getpid()}
+                message = message._replace(provenance=made)
+            yield message
         yield Ended("done", None)
     except DivergedError as error:
         yield Ended("diverged", str(error))
@@ -68,7 +47,7 @@ class RayEngine:
         try:
             import ray
         except ModuleNotFoundError as error:
-            raise ImportError("--engine ray needs Ray; install it with: pip install 'hypersimplex[ray]'") from error
+            raise missing("--engine ray", "Ray", "ray") from error
         self.ray = ray
         self.address, self.retries = address, retries
 
@@ -133,21 +112,12 @@ class RayEngine:
         return True
 
     def _write(self, store: Store, config: RunConfig, message: Begun | Told | Ended, on_epoch: OnEpoch) -> None:
-        key, folder = config.key(), store.work_folder
-        if isinstance(message, Begun):
-            others = store.fingerprints(config) - {message.provenance["data"]}
-            if others:
-                raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
-            if message.note:
-                store.event(key, message.note)
-            store.record_all(key, message.history, restart=True)
-            store.start(key, message.provenance)
-        elif isinstance(message, Told):
-            if message.snapshot is not None:
-                save(store, folder, key, message.snapshot)
-            store.record(key, message.epoch)
-            on_epoch(config, message.epoch)
-        elif message.state == "failed":
-            store.finish(key, "failed", message.error)
-        else:
-            end(store, folder, key, message.state, message.error)
+        if isinstance(message, Ended):
+            if message.state == "failed":
+                store.finish(config.key(), "failed", message.error)
+            else:
+                end(store, store.work_folder, config.key(), message.state, message.error)
+            return
+        if isinstance(message, Begun) and store.fingerprints(config) - {message.provenance["data"]}:
+            raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
+        write(store, config, message, on_epoch)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from hypersimplex.study import speed, tabular
@@ -19,6 +20,11 @@ from hypersimplex.study.rows import finite, table_rows, tables
 from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
 from hypersimplex.study.verdict import advice, budget, footnotes, next_steps, verdict
+
+
+def beside(store: Path) -> Path:
+    """Where the report of a store lies unless told otherwise."""
+    return store.with_suffix(".html")
 
 
 def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:

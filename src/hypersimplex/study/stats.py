@@ -12,6 +12,8 @@ from scipy import stats as distributions
 from hypersimplex.study.config import VARIANTS, is_foil, primary
 from hypersimplex.study.measures import gain
 
+LEAST_SEEDS = 3  # to test a difference: two say next to nothing of its spread
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -26,10 +28,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """Differences a - b over the same seeds: t-test, t and bootstrap intervals, effect size."""
+    """Differences a - b over the same seeds: t-test, t and bootstrap intervals, effect size.
+
+    Fewer than LEAST_SEEDS of them, or equal ones, are no test: all but `n`, `difference` and `sd` is then NaN.
+    """
 
     n: int
     difference: float
+    sd: float
     low: float
     high: float
     bootstrap_low: float
@@ -42,8 +48,8 @@ class Paired:
 def summarize(values: Sequence[float], level: float = 0.95) -> Summary:
     """Return mean and confidence interval; the interval of a single value is NaN.
 
-    >>> summarize([0.8, 0.9]).mean
-    0.85
+    >>> summarize([0.5, 1.0]).mean
+    0.75
     """
     x = np.asarray(values, dtype=float)
     if x.size == 0:
@@ -64,19 +70,17 @@ def differences(a: Sequence[float], b: Sequence[float]) -> npt.NDArray[np.float6
     return exact.round(12)
 
 
-def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Return t and the two-sided p of the paired t-test of a against b.
+def has_a_spread(d: npt.NDArray[np.float64]) -> bool:
+    """Whether differences are enough for a test, and have a spread to judge their mean by."""
+    return d.size >= LEAST_SEEDS and bool(np.any(d != d[0]))
 
-    Equal differences have no spread: t is then 0 with p = 1 if they are zero, infinite with p = 0 if not.
-    Fewer than two pairs: NaN.
-    """
+
+def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+    """Return t and the two-sided p of the paired t-test of a against b; NaN where there is nothing to test."""
     d = differences(a, b)
-    if d.size < 2:
+    if not has_a_spread(d):
         return math.nan, math.nan
-    mean, sd = float(d.mean()), float(d.std(ddof=1))
-    if np.all(d == d[0]):
-        return (0.0, 1.0) if d[0] == 0 else (math.copysign(math.inf, mean), 0.0)
-    t = mean / (sd / math.sqrt(d.size))
+    t = float(d.mean() / (d.std(ddof=1) / math.sqrt(d.size)))
     return t, p_of_t(t, d.size)
 
 
@@ -84,22 +88,12 @@ def p_of_t(t: float, n: int) -> float:
     return float(2 * distributions.t.sf(abs(t), n - 1))
 
 
-def effect_size(a: Sequence[float], b: Sequence[float]) -> float:
-    """Return Cohen's d of paired samples: the mean difference in its own standard deviations."""
-    d = differences(a, b)
-    if d.size < 2:
-        return math.nan
-    if np.all(d == d[0]):
-        return 0.0 if d[0] == 0 else math.copysign(math.inf, float(d[0]))
-    return float(d.mean() / d.std(ddof=1))
-
-
 def paired_bootstrap(
     a: Sequence[float], b: Sequence[float], level: float = 0.95, draws: int = 10_000, seed: int = 0
 ) -> tuple[float, float]:
     """Return the percentile interval of the mean difference, resampling pairs."""
     d = differences(a, b)
-    if d.size < 2:
+    if not has_a_spread(d):
         return math.nan, math.nan
     picks = np.random.default_rng(seed).integers(0, d.size, size=(draws, d.size))
     low, high = np.quantile(d[picks].mean(axis=1), [0.5 - level / 2, 0.5 + level / 2])
@@ -107,11 +101,13 @@ def paired_bootstrap(
 
 
 def compare(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Paired:
+    """Compare a with b; the effect is Cohen's d of paired samples, the mean difference in its own deviations."""
     d = differences(a, b)
     spread = summarize(d.tolist(), level)
-    t, p = paired_t(a, b)
-    low, high = paired_bootstrap(a, b, level)
-    return Paired(spread.n, spread.mean, spread.low, spread.high, low, high, t, p, effect_size(a, b))
+    if not has_a_spread(d):
+        return Paired(spread.n, spread.mean, spread.sd, *[math.nan] * 7)
+    interval = (spread.low, spread.high, *paired_bootstrap(a, b, level))
+    return Paired(spread.n, spread.mean, spread.sd, *interval, *paired_t(a, b), spread.mean / spread.sd)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -148,7 +144,7 @@ def seeds_needed(effect: float, level: float = 0.05, power: float = 0.8, most: i
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if found(middle) else (middle, high)
-    return high
+    return max(high, LEAST_SEEDS)
 
 
 @dataclass(frozen=True)

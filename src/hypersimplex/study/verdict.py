@@ -5,20 +5,26 @@ from collections.abc import Iterable, Sequence
 
 from hypersimplex.study.measures import MEASURES, gain
 from hypersimplex.study.speed import Reach, headline
-from hypersimplex.study.stats import Cell, Result, seeds_needed
+from hypersimplex.study.stats import LEAST_SEEDS, Cell, Result, seeds_needed
 
 LEVEL = 0.05
 
 
 def asked(rows: Sequence[Cell]) -> list[Cell]:
-    """The cells of the primary question that could be tested."""
-    return [c for c in rows if c.primary and c.against is not None and not math.isnan(c.holm_p)]
+    """The cells of the primary question."""
+    return [c for c in rows if c.primary and c.against is not None]
 
 
-def is_better(cell: Cell) -> bool:
-    """Whether the difference, whatever it is worth, is for the better."""
+def outcome(cell: Cell) -> str:
+    """What the corrected test of a difference allows to say, and whether the difference matters."""
     assert cell.against is not None
-    return gain(cell.measure, cell.against.difference) > 0
+    if math.isnan(cell.holm_p):
+        return "untested"
+    if abs(cell.against.difference) < MEASURES[cell.measure].matters:
+        return "small"
+    if cell.holm_p >= LEVEL:
+        return "open"
+    return "better" if gain(cell.measure, cell.against.difference) > 0 else "worse"
 
 
 def place(cell: Cell) -> str:
@@ -28,59 +34,79 @@ def place(cell: Cell) -> str:
 def amount(cell: Cell) -> str:
     """
     >>> from hypersimplex.study.stats import cells
-    >>> rows = [Result("k", "d", loss, 8, s, "lr 1", 0.5, 0, v + s / 10, v) for loss, v in
-    ...         (("cross-entropy", 0.5), ("hypersimplex", 0.625)) for s in (0, 1)]
+    >>> rows = [Result("k", "d", loss, 8, s, "lr 1", 0.5, 0, v + s * v, v) for loss, v in
+    ...         (("cross-entropy", 0.25), ("hypersimplex", 0.375)) for s in (0, 0.5, 1)]
     >>> amount(cells(rows)[1])
-    '+12.50 points (95 % interval +12.50 to +12.50)'
+    '+18.75 points (95 % interval +3.22 to +34.28)'
     """
     measure, against = MEASURES[cell.measure], cell.against
     assert against is not None
     interval = f" (95 % interval {measure.with_sign(against.low)} to {measure.with_sign(against.high)})"
-    unit = " points" if measure.percent else f" {measure.title}"
-    return f"{measure.with_sign(against.difference)}{unit}" + ("" if math.isnan(against.low) else interval)
+    return f"{measure.with_sign(against.difference)} {measure.unit}" + ("" if math.isnan(against.low) else interval)
+
+
+def least(cell: Cell) -> str:
+    """The smallest difference of interest, in words."""
+    measure = MEASURES[cell.measure]
+    return f"{measure.scale * measure.matters:g} {measure.unit}"
 
 
 def needed(cell: Cell) -> int | None:
-    """How many seeds would find the difference that was seen, four times of five, with the correction there is."""
-    assert cell.against is not None
-    return seeds_needed(cell.against.effect, LEVEL / max(1, cell.comparisons))
+    """How many seeds would find the difference, or the smallest one of interest, four times of five, as corrected."""
+    against = cell.against
+    assert against is not None
+    if math.isnan(against.p):
+        return None
+    wanted = max(abs(against.difference), MEASURES[cell.measure].matters)
+    return seeds_needed(wanted / against.sd, LEVEL / max(1, cell.comparisons))
 
 
 def verdict(rows: Sequence[Cell]) -> str:
     """Answer the primary question: for each loss, baseline and measure, what the corrected tests allow to say."""
-    tested = asked(rows)
-    if not tested:
+    found = asked(rows)
+    if not found:
         baselines = " or ".join(sorted({c.baseline for c in rows}))
-        return f"No HyperSimplex run can be compared with {baselines} yet: two seeds of both are needed."
+        return f"No HyperSimplex run can be compared with {baselines} yet: {LEAST_SEEDS} seeds of both are needed."
     sentences = []
-    for kind in dict.fromkeys((c.loss, c.baseline, c.measure) for c in tested):
-        sentences += _answers([c for c in tested if (c.loss, c.baseline, c.measure) == kind])
-    seeds = "/".join(map(str, sorted({c.against.n for c in tested if c.against})))
-    counts = "/".join(map(str, sorted({c.comparisons for c in tested})))
-    over = f"Holm's correction over {counts} comparison{'s' * (counts != '1')}"
-    return " ".join(sentences) + f" Tested over {seeds} seeds, at p < {LEVEL} after {over}."
+    for kind in dict.fromkeys((c.loss, c.baseline, c.measure) for c in found):
+        sentences += _answers([c for c in found if (c.loss, c.baseline, c.measure) == kind])
+    tested = [c for c in found if not math.isnan(c.holm_p)]
+    if tested:
+        seeds = "/".join(map(str, sorted({c.against.n for c in tested if c.against})))
+        counts = "/".join(map(str, sorted({c.comparisons for c in tested})))
+        over = f"Holm's correction over {counts} comparison{'s' * (counts != '1')}"
+        sentences.append(f"Tested over {seeds} seeds, at p < {LEVEL} after {over}.")
+    return " ".join(sentences)
 
 
 def _answers(cells: Sequence[Cell]) -> list[str]:
     loss, baseline, title = cells[0].loss, cells[0].baseline, MEASURES[cells[0].measure].title
-    sure = [c for c in cells if c.holm_p < LEVEL]
     parts = []
     for word in ("better", "worse"):
-        found = [c for c in sure if is_better(c) == (word == "better")]
+        found = [c for c in cells if outcome(c) == word]
         if found:
             listed = _listed(f"on {place(c)}, {amount(c)}" for c in found)
             parts.append(f"{loss} is {word} than {baseline} by {title} {listed}.")
-    return parts + [_undecided(c) for c in cells if c.holm_p >= LEVEL]
+    return parts + [_not_called(c) for c in cells if outcome(c) not in ("better", "worse")]
 
 
-def _undecided(cell: Cell) -> str:
-    assert cell.against is not None
-    wanted = needed(cell)
-    would = f"about {wanted} would do" if wanted else "even 1,000 would not do for one as small as this"
-    return (
-        f"The difference of {cell.loss} to {cell.baseline} on {place(cell)} is {amount(cell)}; {cell.against.n} seeds "
-        f"are too few to call it, {would}."
-    )
+def _not_called(cell: Cell) -> str:
+    """Say of a difference that is small, or that no test has called, how large it is and what would call it."""
+    against, wanted, kind = cell.against, needed(cell), outcome(cell)
+    assert against is not None
+    would = "more than 1,000" if wanted is None else f"about {wanted}"
+    if kind == "open":
+        rest = f"; {against.n} seeds are too few to call it, {would} would do"
+    elif kind == "small":
+        sure = "sure, but " * (cell.holm_p < LEVEL)
+        rest = f": {sure}less than {least(cell)}, which makes no difference in practice"
+        if cell.holm_p >= LEVEL and (wanted is None or wanted > against.n):
+            rest += f"; {would} seeds would tell whether it is as much as that"
+    elif against.n < LEAST_SEEDS:
+        rest = f" over {against.n} seed{'s' * (against.n > 1)}; a test needs {LEAST_SEEDS} or more"
+    else:
+        rest = f", the same for all {against.n} seeds: nothing to test it by"
+    return f"The difference of {cell.loss} to {cell.baseline} on {place(cell)} is {amount(cell)}{rest}."
 
 
 def _listed(items: Iterable[str]) -> str:
@@ -88,46 +114,46 @@ def _listed(items: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else ", ".join(found[:-1]) + " and " + found[-1]
 
 
+def action(cell: Cell, rows: Sequence[Cell], fast: Reach | None) -> str:
+    """What to do about one data set and batch size; where the losses end alike, the steps they take decide."""
+    kind, wanted = outcome(cell), needed(cell)
+    assert cell.against is not None
+    mine = f"use {cell.loss} with {cell.setting}"
+    beside = [c for c in rows if (c.dataset, c.batch_size, c.loss) == (cell.dataset, cell.batch_size, cell.baseline)]
+    theirs = f"use {cell.baseline} with {beside[0].setting}" if beside else f"use {cell.baseline}"
+    if fast and (kind == "better" or (kind == "small" and fast.high < 1)):
+        return f"{mine}, which {fast.sentence},"
+    if fast and kind == "small" and fast.low > 1:
+        return f"{theirs} ({cell.loss} {fast.sentence})"
+    if kind == "open":
+        more = "many more" if wanted is None else f"about {wanted - cell.against.n}"
+        return f"add {more} seeds{f', for {wanted} in all,' if wanted else ''} to settle the difference"
+    return {
+        "better": mine,
+        "worse": theirs,
+        "small": f"take either loss (a difference below {least(cell)} makes no difference in practice)",
+        "untested": f"run {max(LEAST_SEEDS, cell.against.n + 1)} seeds or more of both losses",
+    }[kind]
+
+
 def advice(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> str:
     """Say in one sentence what to do."""
-    parts: list[str] = []
-    settings = {(c.dataset, c.batch_size, c.loss): c.setting for c in rows}
+    places: dict[str, list[str]] = {}
     for c in asked(rows):
-        assert c.against is not None
-        if c.holm_p < LEVEL and is_better(c):
-            fast = headline(reached, c)
-            parts.append(f"use {c.loss} ({c.setting}) on {place(c)}{f', which {fast.sentence}' if fast else ''}")
-        elif c.holm_p < LEVEL:
-            theirs = settings.get((c.dataset, c.batch_size, c.baseline), "")
-            parts.append(f"stay with {c.baseline} ({theirs}) on {place(c)}")
-        else:
-            more = (needed(c) or 0) - c.against.n
-            seeds = f"add about {more} seeds" if more > 0 else "take either loss"
-            parts.append(f"{seeds} to settle {place(c)}" if more > 0 else f"{seeds} on {place(c)}")
-    return f"What to do: {'; '.join(parts)}." if parts else "What to do: run two or more seeds of both losses."
+        places.setdefault(action(c, rows, headline(reached, c)), []).append(place(c))
+    if not places:
+        return f"What to do: run {LEAST_SEEDS} or more seeds of both losses."
+    return f"What to do: {'; '.join(f'{what} on {_listed(where)}' for what, where in places.items())}."
 
 
 def next_steps(rows: Sequence[Cell], reached: Sequence[Reach]) -> list[str]:
     """Say for each data set and batch size which loss, at which setting, and how many more seeds."""
     steps = []
-    settings = {(c.dataset, c.batch_size, c.loss): c.setting for c in rows}
     for c in asked(rows):
-        assert c.against is not None
-        theirs = settings.get((c.dataset, c.batch_size, c.baseline), "")
         fast = headline(reached, c)
-        speed = f" It {fast.sentence}." if fast else ""
-        if c.holm_p < LEVEL:
-            loss, setting = (c.loss, c.setting) if is_better(c) else (c.baseline, theirs)
-            steps.append(f"{place(c)}: use {loss} with {setting}; the difference is {amount(c)}.{speed}")
-        else:
-            wanted = needed(c)
-            more = (
-                f"{wanted - c.against.n} more seeds, {wanted} in all, would call it"
-                if wanted
-                else ("no affordable number of seeds would call a difference this small: choose by what is simpler")
-            )
-            both = f"{c.loss} with {c.setting} or {c.baseline} with {theirs}"
-            steps.append(f"{place(c)}: take {both}; the difference is {amount(c)}; {more}.{speed}")
+        what = action(c, rows, fast)
+        speed = f" {c.loss} {fast.sentence}." if fast and fast.sentence not in what else ""
+        steps.append(f"{place(c)}: {what.rstrip(',')}; the difference is {amount(c)}.{speed}")
         steps += _best_of_the_others(c, rows)
     return steps
 
@@ -139,9 +165,8 @@ def _best_of_the_others(cell: Cell, rows: Sequence[Cell]) -> list[str]:
     best = (max if measure.higher else min)(here, key=lambda c: c.summary.mean)
     if best.loss in (cell.loss, cell.baseline):
         return []
-    unit = " %" if measure.percent else ""
-    shown = f"{measure.text(best.summary.mean)}{unit}"
-    text = f"{place(cell)}: {best.loss} with {best.setting} has the best mean, {shown} over {best.summary.n} seeds"
+    shown = f"{measure.shown(best.summary.mean)} over {best.summary.n} seeds"
+    text = f"{place(cell)}: {best.loss} with {best.setting} has the best mean, {shown}"
     return [f"{text}; this is a secondary comparison."]
 
 
@@ -152,8 +177,7 @@ def footnotes(rows: Sequence[Cell]) -> list[str]:
         if c.foil and c.summary.n:
             measure = MEASURES[c.measure]
             against = "" if c.against is None else f" ({measure.with_sign(c.against.difference)} to {c.baseline})"
-            unit = " %" if measure.percent else ""
-            notes.append(f"{c.loss} on {place(c)}: {measure.text(c.summary.mean)}{unit}{against}")
+            notes.append(f"{c.loss} on {place(c)}: {measure.shown(c.summary.mean)}{against}")
     return notes
 
 

@@ -98,7 +98,7 @@ class State(nn.Module):
                 self._warned = True
                 warnings.warn(
                     "HyperSimplexLoss has no thresholds yet and decides by zeros: train, calibrate, or load them first",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
             if threshold is None or seen is None:
                 return torch.zeros(logits.shape[1] if logits.dim() > 1 else 1, device=logits.device)

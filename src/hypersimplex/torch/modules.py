@@ -49,7 +49,7 @@ class HyperSimplexLoss(State):
     """The HyperSimplex loss where nn.CrossEntropyLoss stood, with the thresholds that decisions need.
 
     The loss does not change when a constant is added to a class's logits, so the thresholds are part of the model:
-    while training, every call moves `threshold` towards the batch's mu_c; `eval()` freezes it; `state_dict` saves it.
+    while training, every call moves `threshold` toward the batch's mu_c; `eval()` freezes it; `state_dict` saves it.
     Plain argmax of the logits is not a decision of this model, `predict` is. A class without a positive or without
     a negative sample in the batch has no threshold there and keeps the one it had.
 
@@ -111,8 +111,9 @@ class HyperSimplexLoss(State):
                 setattr(self, name, value)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        tau = 1.0 if self._flags[1] else self.tau  # the logits of a folded layer are divided by it
         settings = Settings(
-            self.weight, self.ignore_index, self.reduction, self.k, self.prior, self.tau, self.label_smoothing
+            self.weight, self.ignore_index, self.reduction, self.k, self.prior, tau, self.label_smoothing
         )
         one = False
         if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
@@ -128,6 +129,9 @@ class HyperSimplexLoss(State):
 
     def scores(self, logits: Tensor) -> Tensor:
         """(logit - threshold)/tau for every class: above one half means positive. After folding, the logits."""
+        return self._scores(logits)
+
+    def _scores(self, logits: Tensor) -> Tensor:
         if self._read_flags()[1]:
             return logits
         threshold = self._known_threshold(logits)
@@ -140,7 +144,7 @@ class HyperSimplexLoss(State):
         """
         # Decided in full precision: rounded to half, different scores may be equal.
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return decisions.decide(self.scores(wide), self._independent(logits))
+        return decisions.decide(self._scores(wide), self._independent(logits))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """The probability of every class; for a binary or multi-label problem, of every positive decision.
@@ -152,7 +156,7 @@ class HyperSimplexLoss(State):
             raise RuntimeError("probabilities are not known yet: calibrate with pairs (logits, target)")
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         sharpness = self.sharpness.to(wide)
-        return _calibration.probabilities(self.scores(wide), sharpness, self._independent(logits)).to(logits.dtype)
+        return _calibration.probabilities(self._scores(wide), sharpness, self._independent(logits)).to(logits.dtype)
 
     @torch.no_grad()
     def calibrate(self, batches: Iterable[Tensor | Sequence[Tensor]]) -> "HyperSimplexLoss":
@@ -199,7 +203,7 @@ class HyperSimplexLoss(State):
 
             total = members(self.group, logits).sum
         independent = self._independent(logits)
-        self.sharpness.fill_(_calibration.sharpness(self.scores(logits), targets, independent, total))
+        self.sharpness.fill_(_calibration.sharpness(self._scores(logits), targets, independent, total))
 
     def fold_into_(self, linear: nn.Module) -> nn.Module:
         """Write the thresholds and tau into the last layer: its plain argmax is then what `predict` was.

@@ -1,0 +1,132 @@
+"""The perceptron: its layers and batches, sparse rows, several labels, warm starts and class weights."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from scipy import sparse
+from sklearn.metrics import log_loss
+
+from hypersimplex.sklearn import _training
+from tests.boosting.problems import data
+from tests.sklearn.models import NAMES, mlp
+
+
+def labels(n=600, seed=0):
+    """Three labels, of which a row may have any number."""
+    x, _ = data(n, seed=seed)
+    noise = np.random.default_rng(seed).normal(size=(n, 3)) * 0.3
+    return x, (np.stack([x[:, 0], x[:, 1] + 0.8, x[:, 2] - x[:, 0]], 1) + noise > 0).astype(int)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 5000, "auto"])
+def test_batches_of_any_size(size):
+    x, y = data(150)
+    model = mlp(batch_size=size, max_iter=2).fit(x, y)
+    assert np.isfinite(model.decision_function(x)).all()
+
+
+def test_hidden_layers():
+    x, y = data(60)
+    one, other = (mlp(hidden_layer_sizes=sizes).fit(x, y) for sizes in (16, [np.int64(16)]))
+    np.testing.assert_array_equal(one.decision_function(x), other.decision_function(x))
+    for sizes in (0, (4, -1), (2.5,), "16"):
+        with pytest.raises(ValueError, match="hidden_layer_sizes must be whole numbers above 0, got"):
+            mlp(hidden_layer_sizes=sizes).fit(x, y)
+
+
+@pytest.mark.parametrize("rows", [9, 10, 11])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_rows_are_made_dense_in_pieces(rows, form, monkeypatch):
+    x, y = data(60)
+    model = mlp(max_iter=3).fit(x, y)
+    expected = model.decision_function(x[:rows])
+    monkeypatch.setattr(_training, "ENTRIES_AT_ONCE", 10 * x.shape[1])
+    np.testing.assert_allclose(model.decision_function(form(x[:rows])), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sparse_rows_with_everything_else():
+    x, y = labels()
+    x[np.abs(x) < 0.5] = 0
+    settings = {"early_stopping": True, "calibration": "sigmoid", "calibration_folds": 2, "max_iter": 5}
+    weights = np.arange(600) % 3
+    expected = mlp(**settings).fit(x, y, sample_weight=weights).predict_proba(x)
+    found = mlp(**settings).fit(sparse.csr_array(x), sparse.csr_matrix(y), sample_weight=weights)
+    np.testing.assert_allclose(found.predict_proba(sparse.csc_matrix(x)), expected, atol=1e-6)
+
+
+def test_several_labels():
+    x, y = labels(1200)
+    model = mlp().fit(x[:800], y[:800])
+    assert model.classes_.tolist() == [0, 1, 2]
+    predicted, decision = model.predict(x[800:]), model.decision_function(x[800:])
+    np.testing.assert_array_equal(predicted, decision > 0)
+    assert (predicted == y[800:]).mean() > 0.85
+    assert model.score(x[800:], y[800:]) == (predicted == y[800:]).all(1).mean()  # scikit-learn's subset accuracy
+    projected = np.clip(model.decision_function(x[:800]) + 0.5, 0, 1).sum(0)
+    np.testing.assert_allclose(projected, y[:800].sum(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_few_labels(columns):
+    x, y = labels(200)
+    y = y[:, :columns]
+    if columns == 1:
+        with pytest.warns(Warning, match="column-vector y was passed"):
+            assert mlp(max_iter=2).fit(x, y).predict(x).shape == (200,)
+    else:
+        assert mlp(max_iter=2).fit(x, y).predict(x).shape == (200, 2)
+
+
+def test_probabilities_of_labels():
+    x, y = labels(1200)
+    y = np.column_stack([y, np.zeros(1200, int), np.ones(1200, int)])
+    model = mlp(calibration="sigmoid", calibration_folds=3).fit(x[:800], y[:800])
+    probability = model.predict_proba(x[800:])
+    assert probability.shape == (400, 5)
+    for c in range(3):
+        assert log_loss(y[800:, c], probability[:, c]) < 0.6 * log_loss(y[800:, c], np.full(400, y[:, c].mean()))
+    assert (probability[:, 3] == 0).all()
+    assert (probability[:, 4] == 1).all()
+
+
+def test_weights_of_rows_with_labels():
+    x, y = labels(300)
+    w = np.random.default_rng(0).integers(0, 3, 300)
+    weighted = mlp(batch_size=4000).fit(x, y, sample_weight=w)
+    copied = mlp(batch_size=4000).fit(np.repeat(x, w, 0), np.repeat(y, w, 0))
+    np.testing.assert_allclose(weighted.decision_function(x), copied.decision_function(x), rtol=1e-3, atol=1e-3)
+
+
+def test_labels_are_zero_or_one():
+    x, y = data(60, 3)
+    with pytest.raises(ValueError, match=r"^y must hold one class for each row, or 0 and 1 for .* multiclass-multi"):
+        mlp().fit(x, np.stack([y, y], 1))
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_warm_start_goes_on(weights):
+    x, y = data(300, 3)
+    weight = np.linspace(0.5, 1.5, 300) if weights else None
+    whole = mlp(max_iter=20, n_iter_no_change=99).fit(x, NAMES[y], weight)
+    warm = mlp(max_iter=10, n_iter_no_change=99, warm_start=True).fit(x, NAMES[y], weight)
+    assert warm.n_iter_ == 10
+    warm.fit(x, NAMES[y], weight)
+    assert warm.n_iter_ == 20
+    np.testing.assert_allclose(warm.loss_curve_, whole.loss_curve_)
+    np.testing.assert_array_equal(warm.decision_function(x), whole.decision_function(x))
+    with pytest.raises(ValueError, match=r"^y must hold classes of the fit before, .* got 'oak'$"):
+        warm.fit(x[:2], ["ash", "oak"])
+    with pytest.raises(ValueError, match="features"):
+        warm.fit(x[:, :2], NAMES[y])
+
+
+def test_class_weights_are_row_weights():
+    x, y = data(300, 3)
+    expected = mlp(max_iter=5).fit(x, y, sample_weight=np.array([1.0, 2.0, 5.0])[y])
+    found = mlp(max_iter=5, class_weight={"ash": 1, "birch": 2, "cedar": 5}).fit(x, NAMES[y])
+    np.testing.assert_array_equal(found.decision_function(x), expected.decision_function(x))
+    rare = np.flatnonzero((y != 0) | (np.arange(300) % 8 == 0))
+    balanced, plain = (mlp(class_weight=w).fit(x[rare], y[rare]) for w in ("balanced", None))
+    assert (balanced.predict(x) == 0).sum() > (plain.predict(x) == 0).sum()
