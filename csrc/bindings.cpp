@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "budgets.hpp"
 #include "calls.hpp"
 #include "kernel.hpp"
 #include "running.hpp"
@@ -269,5 +270,6 @@ NB_MODULE(_kernel, m) {
           "tau"_a.noconvert(), "mean"_a.noconvert() = nb::none(), "factor"_a.noconvert() = nb::none(),
           "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(), "threads"_a = 1,
           "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
+    define_budgets(m);
     define_raw(m);
 }

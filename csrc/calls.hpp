@@ -20,7 +20,8 @@ using Answer = std::optional<nb::typed<nb::tuple, nb::str, int, int>>;
 inline Answer tell(const Result& r) {
     if (r.status == Status::ok) return std::nullopt;
     if (r.status == Status::no_memory) throw std::bad_alloc();
-    const char* names[] = {"ok", "no memory", "k", "tau", "masked", "label", "weight"};
+    const char* names[] = {"ok",    "no memory", "k",      "tau",   "masked",
+                           "label", "weight",    "bounds", "total", "offsets"};
     return Answer(nb::make_tuple(names[static_cast<int>(r.status)], r.slice, r.limit));
 }
 

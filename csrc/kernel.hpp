@@ -23,7 +23,18 @@ struct PerSlice {
     double operator[](int64_t slice) const { return values ? values[slice] : scalar; }
 };
 
-enum class Status : int { ok, no_memory, bad_k, bad_tau, masked_k, bad_label, bad_weight };
+enum class Status : int {
+    ok,
+    no_memory,
+    bad_k,
+    bad_tau,
+    masked_k,
+    bad_label,
+    bad_weight,
+    bad_bounds,
+    bad_total,
+    bad_offsets
+};
 
 struct Result {
     Status status = Status::ok;
@@ -124,6 +135,41 @@ struct LossAt {
                      // the squares
 };
 
+// Numbers for the entries of rows: entry i of row r lies at r * row_stride + i * step, step being 0 or 1.
+struct PerEntry {
+    const double* values;
+    int64_t row_stride, step;
+};
+
+// The nearest point to x/tau with lower <= y <= upper and sum(weight * y) = total, for contiguous rows: see
+// box.hpp.
+template <class T>
+struct Box {
+    int64_t rows, n;
+    PerSlice total, tau;
+    PerEntry lower, upper, weight;
+    bool at_most;    // the sum may be smaller
+    const T* x;
+    T* y;
+    double* mu;    // y = clip((x - mu weight)/tau, lower, upper)
+    int threads;
+};
+
+// Rows of different lengths one after the other, the projection of each: see segments.hpp. Offsets: one more
+// than there are rows.
+template <class T>
+struct Segments {
+    int64_t rows, size;
+    const int64_t* offsets;
+    PerSlice k, tau;
+    const T* x;    // with v: the projection
+    const T* v;    // null: the projection is wanted. Else its gradients
+    T* y;          // the projection, or the gradient to x; this and the following may be null with v
+    double* grad_k;
+    double* grad_tau;
+    int threads;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
@@ -132,6 +178,8 @@ struct Functions {
     Result (*loss)(const Loss<T>&);
     Result (*loss_at)(const LossAt<T>&);
     Result (*objective)(const Objective<T>&);
+    Result (*box)(const Box<T>&);
+    Result (*segments)(const Segments<T>&);
 };
 
 // A size at which the kernel changes its way of working: tests are built around them.

@@ -69,24 +69,15 @@ HS_INLINE bool close(const Sums& sums, double k, double last) {
     return (r <= 0.1) | (r <= (sizeof(T) == 8 ? 1e-8 : 2e-4) * sums.active) | vanishing;
 }
 
-HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau) {
-    double total = sums.total(), r = total - k;
+// From s.mu + s.low, where the residual is r, by `change` if some entry is active and the bracket allows it.
+HS_INLINE void follow(Search& s, double r, double change, bool active) {
     bool up = r > 0;
     s.lo = up ? s.mu : s.lo;
     s.r_lo = up ? r : s.r_lo;
     s.hi = up ? s.hi : s.mu;
     s.r_hi = up ? s.r_hi : r;
-    // Far away the tail of f is closer to an exponential than to a line: step on log f (here by a rational
-    // approximation), on the side with fewer entries.
-    bool small = 2 * k <= n;
-    double part = small ? total : n - total, goal = small ? k : n - k;
-    double square = part * part + goal * goal, excess = part - goal;
-    bool nearby = std::fabs(excess) < 0.25 * goal;
-    double rise = nearby ? excess : 3 * excess * (part + goal) * part;
-    double run = nearby ? sums.active : (square + 4 * part * goal) * sums.active;
-    double change = (small ? rise : -rise) * tau / run;
     double newton = s.mu + change;
-    bool inside = sums.active > 0 && newton >= s.lo && newton <= s.hi;
+    bool inside = active && newton >= s.lo && newton <= s.hi;
     bool bracketed = s.hi - s.lo < std::numeric_limits<double>::infinity();
     double fraction = s.r_lo / (s.r_lo - s.r_hi);
     fraction = fraction > 0.9 ? 0.9 : fraction < 0.1 ? 0.1 : fraction;
@@ -98,6 +89,19 @@ HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau)
     double sum = s.mu + moved, back = sum - s.mu;
     s.low = inside ? (s.mu - (sum - back)) + (moved - back) : 0;
     s.mu = inside ? sum : other;
+}
+
+HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau) {
+    double total = sums.total();
+    // Far away the tail of f is closer to an exponential than to a line: step on log f (here by a rational
+    // approximation), on the side with fewer entries.
+    bool small = 2 * k <= n;
+    double part = small ? total : n - total, goal = small ? k : n - k;
+    double square = part * part + goal * goal, excess = part - goal;
+    bool nearby = std::fabs(excess) < 0.25 * goal;
+    double rise = nearby ? excess : 3 * excess * (part + goal) * part;
+    double run = nearby ? sums.active : (square + 4 * part * goal) * sums.active;
+    follow(s, total - k, (small ? rise : -rise) * tau / run, sums.active > 0);
 }
 
 // Judges the sums of a pass at s.mu + s.low, and steps unless they will do.

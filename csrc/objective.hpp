@@ -4,11 +4,11 @@
 // boosters keep them.
 #pragma once
 #include "solve.hpp"
+#include "wide.hpp"
 
 namespace hs::HS_VARIANT {
 
-using Wide = Lanes<double>;
-constexpr int together = Wide::width, numbers = 5;    // numbers: see Objective::sums
+constexpr int numbers = 5;    // see Objective::sums
 
 template <int size>
 struct Numbers {
@@ -17,14 +17,6 @@ struct Numbers {
         for (int j = 0; j < size; ++j) value[j] += other.value[j];
     }
 };
-
-template <class S>
-HS_INLINE typename Wide::Vec load_wide(const S* p) {
-    if constexpr (sizeof(S) == 8) return Wide::load(p);
-    double wide[together];
-    for (int l = 0; l < together; ++l) wide[l] = static_cast<double>(p[l]);
-    return Wide::load(wide);
-}
 
 // A label is a class, or, for a single column, the share of the positive class.
 template <bool single>

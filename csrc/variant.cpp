@@ -3,10 +3,12 @@
 // linked into the rest.
 #include "at_thresholds.hpp"
 #include "backward.hpp"
+#include "box.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
 #include "project_tasks.hpp"
+#include "segments.hpp"
 
 namespace hs {
 Result binary_f32(const Binary<float>&);
@@ -56,12 +58,13 @@ static const Constant constants[] = {
 #define HS_TEXT_(x) #x
 #define HS_TEXT(x) HS_TEXT_(x)
 extern const Variant table;
-const Variant table = {
-    HS_TEXT(HS_VARIANT),
-    supported,
-    constants,
-    {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>},
-    {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>}};
+const Variant table = {HS_TEXT(HS_VARIANT),
+                       supported,
+                       constants,
+                       {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>,
+                        objective<float>, box<float>, segments<float>},
+                       {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
+                        objective<double>, box<double>, segments<double>}};
 
 }    // namespace HS_VARIANT
 }    // namespace hs

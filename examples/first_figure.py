@@ -46,27 +46,27 @@ text { font: 14px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: #1f232
 
 
 class Panel:
-    """Draws points of R^3, seen from a direction given in degrees, around a centre on the page."""
+    """Draws points of R^3, seen from a direction given in degrees, around a center on the page."""
 
     def __init__(
         self,
         title: str,
         left: float,
-        centre: tuple[float, float],
+        center: tuple[float, float],
         scale: float,
         azimuth: float,
         elevation: float,
     ) -> None:
         a, e = np.radians([azimuth, elevation])
-        self.centre, self.scale = np.array(centre), scale
-        self.towards_viewer = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
+        self.center, self.scale = np.array(center), scale
+        self.toward_viewer = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
         right = np.array([-np.sin(a), np.cos(a), 0.0])
-        self.axes = np.stack([right, -np.cross(self.towards_viewer, right)])  # the page's y grows downwards
+        self.axes = np.stack([right, -np.cross(self.toward_viewer, right)])  # the page's y grows downwards
         self.left = left
         self.parts = [f'<text class="title" x="{left}" y="34">{title}</text>']
 
     def page(self, points: np.ndarray) -> np.ndarray:
-        return self.centre + self.scale * points @ self.axes.T
+        return self.center + self.scale * points @ self.axes.T
 
     def line(self, style: str, *points: np.ndarray, tag: str = "polyline") -> None:
         coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in self.page(np.array(points)))
@@ -133,10 +133,10 @@ def octahedron() -> list[str]:
     for first, second in combinations(map(inside, corners), 2):
         if first @ second == 0:
             third = np.cross(first, second)
-            seen = any((first + second + s * third) @ panel.towards_viewer > 0 for s in (-1, 1))
+            seen = any((first + second + s * third) @ panel.toward_viewer > 0 for s in (-1, 1))
             panel.line("line" if seen else "hidden", first, second)
     for signs in np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T:
-        if signs @ panel.towards_viewer > 0:
+        if signs @ panel.toward_viewer > 0:
             panel.line("face", *np.diag(signs), tag="polygon")
     for corner in corners:
         panel.dot("point", inside(corner), 2.5)
@@ -166,7 +166,7 @@ def figure() -> str:
             *simplex(),
             *octahedron(),
             '<text class="small" x="30" y="508">The thick line is the projection of x/τ for every τ, from a vertex '
-            "(τ → 0) towards the centre (τ → ∞).</text>",
+            "(τ → 0) toward the center (τ → ∞).</text>",
             "</svg>\n",
         ]
     )

@@ -41,7 +41,7 @@ def accuracies(seed: int = 0) -> dict[str, float]:
 
     with torch.enable_grad():
         other = train(nn.CrossEntropyLoss(), x, y, seed)
-        criterion = HyperSimplexLoss()
+        criterion = HyperSimplexLoss(num_classes=10)
         model = train(criterion, x, y, seed)
     logits = model(test_x)
     plain, decided = share(logits.argmax(1)), share(criterion.predict(logits))

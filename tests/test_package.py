@@ -4,9 +4,12 @@ import doctest
 import importlib
 import importlib.metadata
 import importlib.resources
+import importlib.util
 import pkgutil
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +37,23 @@ def test_a_missing_framework_is_asked_for_by_its_extra(framework):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(("ImportError", "ModuleNotFoundError"))
     assert f"hypersimplex[{framework}]" in last
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed here")
+@pytest.mark.parametrize("extra", ["torch", "study"])
+def test_the_command_of_the_hint_works_in_any_folder(extra, tmp_path):
+    """It finds the installed package and asks no index for it: a checkout's or a wheel's."""
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-deps", f"hypersimplex[{extra}]"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f"does not provide the extra '{extra}'" not in done.stderr
+
+
+def test_every_hint_names_an_extra_that_exists():
+    extras = set(importlib.metadata.metadata("hypersimplex").get_all("Provides-Extra"))
+    files = Path(hs.__file__).parent.rglob("*.py")
+    hints = {extra for file in files for extra in re.findall(r'raise .*missing\(.*"(\w+)"\)', file.read_text())}
+    assert {"torch", "jax", "study", "ray", "lightgbm"} <= hints <= extras
 
 
 def test_a_broken_framework_is_not_called_missing():

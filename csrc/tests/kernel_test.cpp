@@ -1,5 +1,6 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says
 // whether.
+#include "budgets.hpp"
 #include "losses.hpp"
 #include "problems.hpp"
 #include "threads.hpp"
@@ -204,6 +205,8 @@ int main(int arguments, char**) {
             test_refusals<double>(*v);
             losses::test_all<float>(*v);
             losses::test_all<double>(*v);
+            budgets::test_all<float>(*v);
+            budgets::test_all<double>(*v);
         }
         threads::test_all<float>(*v);
         threads::test_all<double>(*v);

@@ -1,4 +1,4 @@
-"""Line drawings as SVG: axes, curves, dots and words, with the colours of both schemes in one file."""
+"""Line drawings as SVG: axes, curves, dots and words, with the colors of both schemes in one file."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -15,7 +15,7 @@ text { font: 14px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; fill: var(--
 .rule { stroke: var(--rule); fill: none; } .dash { stroke-dasharray: 5 4; }
 .line { fill: none; stroke-width: 2.4; stroke-linejoin: round; stroke-linecap: round; }
 """
-COLOURS = tuple(f"var(--c{i})" for i in range(6))
+COLORS = tuple(f"var(--c{i})" for i in range(6))
 
 
 class Plot:
@@ -33,24 +33,24 @@ class Plot:
         across = ((np.log(x) if self.log else x) - low) / (high - low)
         return left + width * float(across), top + height * (1 - (y - self.y[0]) / (self.y[1] - self.y[0]))
 
-    def curve(self, xs: Iterable[float], ys: Iterable[float], colour: str, extra: str = "") -> None:
+    def curve(self, xs: Iterable[float], ys: Iterable[float], color: str, extra: str = "") -> None:
         points = " ".join(f"{a:.2f},{b:.2f}" for a, b in (self.at(x, y) for x, y in zip(xs, ys, strict=True)))
-        self.parts.append(f'<polyline class="line {extra}" stroke="{colour}" points="{points}"/>')
+        self.parts.append(f'<polyline class="line {extra}" stroke="{color}" points="{points}"/>')
 
     def line(self, start: tuple[float, float], end: tuple[float, float], kind: str = "axis") -> None:
         (a, b), (c, d) = self.at(*start), self.at(*end)
         self.parts.append(f'<line class="{kind}" x1="{a:.2f}" y1="{b:.2f}" x2="{c:.2f}" y2="{d:.2f}"/>')
 
-    def dot(self, x: float, y: float, colour: str, radius: float = 5) -> None:
+    def dot(self, x: float, y: float, color: str, radius: float = 5) -> None:
         a, b = self.at(x, y)
-        self.parts.append(f'<circle cx="{a:.2f}" cy="{b:.2f}" r="{radius}" fill="{colour}"/>')
+        self.parts.append(f'<circle cx="{a:.2f}" cy="{b:.2f}" r="{radius}" fill="{color}"/>')
 
     def word(
         self, x: float, y: float, text: str, move: tuple[float, float] = (0, 0), anchor: str = "start", kind: str = "",
-        colour: str | None = None,
+        color: str | None = None,
     ) -> None:  # fmt: skip
         a, b = self.at(x, y)
-        fill = f' style="fill: {colour}"' if colour else ""
+        fill = f' style="fill: {color}"' if color else ""
         where = f'x="{a + move[0]:.2f}" y="{b + move[1]:.2f}" text-anchor="{anchor}"'
         self.parts.append(f'<text class="{kind}" {where}{fill}>{escape(text)}</text>')
 
@@ -65,11 +65,13 @@ class Plot:
         self.word(self.x[0], self.y[1], y_name, (0, -12))
 
 
-def picture(title: str, size: tuple[int, int], *plots: Plot) -> str:
+def picture(title: str, size: tuple[int, int], *plots: Plot, motion: str = "") -> str:
     width, height = size
     body = "\n".join(part for plot in plots for part in plot.parts)
     size_of = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size_of} role="img">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n{body}\n</svg>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n"
+        + (f'<style class="motion">{motion}</style>\n' if motion else "")
+        + f"{body}\n</svg>\n"
     )

@@ -26,10 +26,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_config(config: Any) -> Any:
-    names = [p.stem for p in sorted(NOTEBOOKS.glob("*.ipynb"))]
-    if names and not any("Notebooks" in part for part in config.nav if isinstance(part, dict)):
-        pages = ["notebooks/index.md", *(f"notebooks/{name}.md" for name in names)]
-        config.nav.insert(len(config.nav) - 1, {"Notebooks": pages})
+    pages = ["notebooks/index.md", *(f"notebooks/{path.stem}.md" for path in sorted(NOTEBOOKS.glob("*.ipynb")))]
+    tutorials = next(part["Tutorials"] for part in config.nav if "Tutorials" in part)
+    if pages[0] not in str(tutorials):
+        tutorials.append({"Notebooks": pages})
     return config
 
 

@@ -1,4 +1,4 @@
-"""Put the drawings of docs/figures into the pages themselves, where they follow the site's switch of colours."""
+"""Put the drawings of docs/figures into the pages themselves, where they follow the site's switch of colors."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ def on_page_content(html: str, **_: Any) -> str:
 def _inline(match: re.Match[str]) -> str:
     label, name = match.groups()
     drawing = (FIGURES / f"{name}.svg").read_text(encoding="utf-8")
-    drawing = re.sub(r"<(style|title|desc)\b.*?</\1>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r"<(title|desc)\b.*?</\1>|<style>.*?</style>", "", drawing, flags=re.DOTALL)
     return re.sub(
         r"<svg [^>]*?(viewBox=\"[^\"]*\")[^>]*>",
         rf'<svg class="figure {name}" role="img" aria-label="{label}" \1>',

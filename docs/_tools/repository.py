@@ -14,11 +14,17 @@ TOP = {
     "CHANGELOG.md": "source/changelog.md",
     "CONTRIBUTING.md": "source/contributing.md",
 }
+# A title, the folder with its pages, and where in the navigation it stands.
+FOLDERS = (
+    ("Recipes", "recipes", "How-to guides"),
+    ("Budgets", "budgets", "How-to guides"),
+    ("Results", "results", "Explanation"),
+)
 
 
 def pages() -> dict[str, str]:
     """Files of the repository that get a page, and its address in the site."""
-    scripts = [p.relative_to(ROOT) for folder in ("examples", "benchmarks") for p in (ROOT / folder).glob("[a-z]*.py")]
+    scripts = [p.relative_to(ROOT) for folder in ("examples", "benchmarks") for p in (ROOT / folder).rglob("[a-z]*.py")]
     return TOP | {p.as_posix(): f"source/{p.with_suffix('.md').as_posix()}" for p in scripts}
 
 
@@ -36,12 +42,13 @@ def relink(text: str, page: str, source: str, targets: dict[str, str]) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """The results in the navigation: whatever pages are there."""
-    found = sorted(p for p in (ROOT / "docs/results").glob("*.md") if p.name != "index.md")
-    results = ["results/index.md", *(f"results/{p.name}" for p in found)]
-    section = next(part for part in config.nav if isinstance(part, dict) and "The paper" in part)
-    if results[0] not in str(section):
-        section["The paper"].append({"Results": results})
+    """Folders in the navigation: whatever pages are there."""
+    for title, folder, section in FOLDERS:
+        found = sorted((ROOT / "docs" / folder).glob("*.md"), key=lambda page: (page.name != "index.md", page.name))
+        pages = [f"{folder}/{page.name}" for page in found]
+        inside = next(part[section] for part in config.nav if section in part)
+        if pages and pages[0] not in str(inside):
+            inside.append({title: pages})
     return config
 
 

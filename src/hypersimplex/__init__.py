@@ -3,7 +3,17 @@
 This is the NumPy front end; hypersimplex.torch and the others are imported by their own names.
 """
 
-from hypersimplex._numpy import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex._box import box_section
+from hypersimplex._numpy import binary_argmax, soft_binary_argmax, soft_topk, threshold
+from hypersimplex._segments import soft_topk_segments
 from hypersimplex._version import __version__
 
-__all__ = ["__version__", "binary_argmax", "soft_binary_argmax", "threshold"]
+__all__ = [
+    "__version__",
+    "binary_argmax",
+    "box_section",
+    "soft_binary_argmax",
+    "soft_topk",
+    "soft_topk_segments",
+    "threshold",
+]

@@ -3,9 +3,16 @@
 import math
 import operator
 from collections.abc import Sequence
-from typing import NoReturn, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 Failure = tuple[str, int, int]
+
+
+def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
+    """pip takes the package as it is installed, from a checkout or a wheel, and adds what the extra asks for."""
+    first = "without a GPU first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    hint = f" ({first})" if needs == "PyTorch" else ""
+    return ModuleNotFoundError(f"{what} needs {needs}; install it with: pip install 'hypersimplex[{extra}]'{hint}")
 
 
 def not_floating(name: str, dtype: object) -> TypeError:
@@ -85,7 +92,7 @@ def masked_k(k: float, limit: int) -> ValueError:
 
 
 def not_whole(k: float) -> ValueError:
-    return ValueError(f"k must be a whole number for binary_argmax, got {plain_number(k)}")
+    return ValueError(f"k must be a whole number for exactly k ones, got {plain_number(k)}")
 
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
@@ -104,6 +111,69 @@ def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> N
     if what == "masked":
         raise masked_k(k, limit)
     raise not_whole(k) if 0 <= k <= n and k != math.floor(k) else bad_k(k, n, dim)
+
+
+# Of box sections and segments; their arrays are NumPy's
+
+
+def not_over_entries(name: str, shape: Sequence[int], found: Sequence[int]) -> ValueError:
+    return ValueError(f"{name} must broadcast to the input's shape {tuple(shape)}, got shape {tuple(found)}")
+
+
+def infeasible(total: float, least: float, most: float, at_most: bool) -> ValueError:
+    rule = f"at least {plain_number(least)}" if at_most else f"between {plain_number(least)} and {plain_number(most)}"
+    return ValueError(f"total must be {rule} (what the bounds allow), got {plain_number(total)}")
+
+
+def bad_bounds(lower: float, upper: float) -> ValueError:
+    return ValueError(f"lower must be at most upper, got {plain_number(lower)} and {plain_number(upper)}")
+
+
+def bad_weight(weight: float) -> ValueError:
+    return ValueError(f"weight must be positive and finite, got {plain_number(weight)}")
+
+
+def raise_box_failure(
+    failure: Failure, x: Any, at_most: bool, total: Any, tau: Any, lower: Any, upper: Any, weight: Any
+) -> NoReturn:
+    """Say in words what is wrong with a row of x; the others are as the kernel takes them."""
+    what, row, entry = failure
+    if what == "tau":
+        raise bad_tau(tau[row])
+    x = x[row]
+    low, high, each = (v[row % len(v)] + 0 * x.clip(0, 0) for v in (lower, upper, weight))
+    if what == "weight":
+        raise bad_weight(each[entry])
+    if what == "bounds":
+        raise bad_bounds(low[entry], high[entry])
+    masked = x == -math.inf
+    most = (each * low)[masked].sum() + (each * high)[~masked].sum()
+    raise infeasible(total[row], (each * low).sum(), most, at_most)
+
+
+def check_flat(name: str, shape: Sequence[int]) -> None:
+    if len(shape) != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {tuple(shape)}")
+
+
+def check_offsets(shape: Sequence[int], whole: bool, dtype: object) -> None:
+    if not whole:
+        raise TypeError(f"offsets must be whole numbers, got {dtype}")
+    if len(shape) != 1 or not shape[0]:
+        raise ValueError(
+            f"offsets must be one more than there are segments, in one dimension, got shape {tuple(shape)}"
+        )
+
+
+def bad_offsets(size: int, offset: int) -> ValueError:
+    return ValueError(f"offsets must rise from 0 to {size} (the size of the input), got {offset} in its place")
+
+
+def raise_segment_failure(failure: Failure, k: float, tau: float, size: int, n: int) -> NoReturn:
+    """Say in words what the kernel found wrong with a segment of n entries."""
+    if failure[0] == "offsets":
+        raise bad_offsets(size, failure[2])
+    raise_failure(failure, k, tau, n, f"segment {failure[1]}")
 
 
 # Of the loss

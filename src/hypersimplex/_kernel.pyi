@@ -73,6 +73,39 @@ def at_thresholds(
     One rank's sums of every class at the thresholds mu + low, or its gradient there.
     """
 
+def box(
+    x: NDArray[Any],
+    y: NDArray[Any],
+    mu: NDArray[Any],
+    total: NDArray[Any],
+    tau: NDArray[Any],
+    lower: NDArray[Any],
+    upper: NDArray[Any],
+    weight: NDArray[Any],
+    at_most: bool = False,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """
+    Write the nearest points within bounds and on a budget into the rows of y; None, or what failed.
+    """
+
+def segments(
+    x: NDArray[Any],
+    offsets: NDArray[Any],
+    k: float,
+    tau: float,
+    y: NDArray[Any] | None = None,
+    v: NDArray[Any] | None = None,
+    ks: NDArray[Any] | None = None,
+    taus: NDArray[Any] | None = None,
+    grad_k: NDArray[Any] | None = None,
+    grad_tau: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """
+    Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * x).
+    """
+
 def project_at(
     is_double: bool,
     x: int,

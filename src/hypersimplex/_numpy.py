@@ -20,17 +20,20 @@ Array = NDArray[Any]
 MOST_THREADS = 1024  # the kernel takes fewer still
 
 
-def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
+def soft_binary_argmax(
+    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1, hard: bool = False
+) -> Array:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
 
     The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
-    sharper as tau goes to 0.
+    sharper as tau goes to 0. Its other name is soft_topk.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
         k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
         tau: temperature, positive; or an array that broadcasts over the slices.
         axis: the axis along which the slices lie.
+        hard: return exactly k ones instead, as binary_argmax does; k must be whole.
 
     >>> x = np.array([0.1, 1.6, 1.0])
     >>> soft_binary_argmax(x, k=1)
@@ -38,11 +41,18 @@ def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis
     >>> soft_binary_argmax(np.stack([x, x]), k=[1, 2], tau=2.0)
     array([[0.   , 0.65 , 0.35 ],
            [0.275, 1.   , 0.725]])
+    >>> soft_topk(x, k=1, hard=True)
+    array([0., 1., 0.])
     """
-    x, dtype, along = _prepare(x, axis)
+    x, dtype, along = prepare(x, axis)
     y = np.empty_like(x)
     _project(x, k, tau, along, axis, y, None)
+    if hard:
+        y = binary_argmax(x, k, axis=axis)
     return y if y.dtype == dtype else y.astype(dtype)
+
+
+soft_topk = soft_binary_argmax  # under the name that people search for
 
 
 def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
@@ -53,7 +63,7 @@ def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: Support
     >>> threshold(np.array([0.1, 1.6, 1.0]), k=1)
     array(0.8)
     """
-    x, _, along = _prepare(x, axis)
+    x, _, along = prepare(x, axis)
     mu = np.empty(x.shape[:along] + x.shape[along + 1 :])
     _project(x, k, tau, along, axis, None, mu)
     return mu.astype(x.dtype, copy=False)
@@ -65,10 +75,10 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     >>> binary_argmax(np.array([0.1, 1.6, 1.0, 1.0]), k=2)
     array([0., 1., 1., 0.])
     """
-    x, dtype, along = _prepare(x, axis)
+    x, dtype, along = prepare(x, axis)
     y = np.empty_like(x)
     slices = x.shape[:along] + x.shape[along + 1 :]
-    k_number, k_array = _per_slice("k", k, slices)
+    k_number, k_array = per_slice("k", k, slices)
     failure = _kernel.binary(x, k_number, y, k_array, along, threads())
     if failure:
         _fail(failure, k_number, k_array, 1.0, None, x.shape[along], axis)
@@ -90,9 +100,9 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
+def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
     """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
-    _refuse_mask("x", x)
+    refuse_mask("x", x)
     x = np.asarray(x)
     dtype = x.dtype
     along = _checks.check_dim("axis", axis, x.ndim)
@@ -108,13 +118,13 @@ def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], i
     return x, dtype, along
 
 
-def _refuse_mask(name: str, value: ArrayLike) -> None:
+def refuse_mask(name: str, value: ArrayLike) -> None:
     if isinstance(value, np.ma.MaskedArray):
         raise _checks.masked_array(name)
 
 
-def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
-    _refuse_mask(name, value)
+def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
+    refuse_mask(name, value)
     if np.ndim(value) == 0 and not np.iscomplexobj(value):
         return _checks.check_number(name, value), None
     array = np.asarray(value)
@@ -133,8 +143,8 @@ def _project(
     x: Array, k: ArrayLike, tau: ArrayLike, along: int, axis: SupportsIndex, y: Array | None, mu: Array | None
 ) -> None:
     slices = x.shape[:along] + x.shape[along + 1 :]
-    k_number, k_array = _per_slice("k", k, slices)
-    tau_number, tau_array = _per_slice("tau", tau, slices)
+    k_number, k_array = per_slice("k", k, slices)
+    tau_number, tau_array = per_slice("tau", tau, slices)
     failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
     if failure:
         _fail(failure, k_number, k_array, tau_number, tau_array, x.shape[along], axis)

@@ -104,7 +104,7 @@ def _ask(
 def _otherwise(
     xp: Any, within: Vector, halved: Vector, lo: Vector, hi: Vector, width: Vector | None
 ) -> tuple[Vector, Vector, Vector | None]:
-    """Where a Newton step is good, and where to go if it is not: to the middle, or towards an end that is not known.
+    """Where a Newton step is good, and where to go if it is not: to the middle, or toward an end that is not known.
 
     It is good within the bracket if the last two steps have halved the residual: either that or the bracket shrinks.
     """

@@ -1,6 +1,6 @@
 """Soft-Binary-Argmax@k, slow and obviously right: the yardstick of the tests and the docs.
 
-Everything is float64 and sorted; nothing is optimised. `_project` is the whole algorithm, on one vector;
+Everything is float64 and sorted; nothing is optimized. `_project` is the whole algorithm, on one vector;
 the public functions only peel axis and broadcasting off around it. Product code never imports this module.
 """
 
@@ -86,7 +86,7 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
     y = np.zeros(rows.shape)
     for i in np.ndindex(rows.shape[:-1]):
         if ks[i] != int(ks[i]):
-            raise ValueError(f"k must be a whole number for binary_argmax, got {ks[i]:g}")
+            raise ValueError(f"k must be a whole number for exactly k ones, got {ks[i]:g}")
         _check_masks(rows[i], float(ks[i]))
         y[i][np.argsort(-rows[i], kind="stable")[: int(ks[i])]] = 1.0
         if np.isnan(rows[i]).any():

@@ -4,24 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 
-def batches() -> dict[str, Any]:
-    import torch
-    from torch import nn
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = nn.Linear(20, 16), nn.Linear(16, 4)
-
-        def forward(self, x: Any) -> Any:
-            return self.last(self.first(x).relu())
-
-    torch.manual_seed(0)
-    model = Model()
-    data = [(torch.randn(64, 20), torch.randint(4, (64,))) for _ in range(3)]
-    return {"model": model, "batches": data, "optimiser": torch.optim.Adam(model.parameters())}
-
-
 def ranks() -> dict[str, Any]:
     """One rank: the code is the same on many, and tests/torch/test_distributed.py runs it there."""
     import torch
@@ -67,7 +49,6 @@ def jax_names() -> dict[str, Any]:
 
 
 GIVENS: dict[str, Callable[[], dict[str, Any]]] = {
-    "README.md": batches,
     "docs/boosting.md": rows,
     "docs/jax.md": jax_names,
     "docs/large-batches.md": ranks,

@@ -19,7 +19,7 @@ def lines(page):
     for block in blocks(page, "bash"):
         for number, line in enumerate(block.code.replace("\\\n", " ").splitlines(), block.line):
             if line.strip() and not line.lstrip().startswith("#"):
-                yield f"{name(page)}:{number}", line
+                yield f"{name(page)}:{number}", line.split(" > ")[0]  # without where its output goes
     for number, line in enumerate(prose(page).splitlines(), 1):
         for command in INLINE.findall(line):
             if not re.search(r"\.\.\.|[<>\\|]", command):  # a pattern, not a command

@@ -142,7 +142,7 @@ def test_keys_and_sliders_move_what_they_say(found):
 
 @needs_browser
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1200, True)])
-def test_it_fits_in_both_colours(tmp_path, width, dark):
+def test_it_fits_in_both_colors(tmp_path, width, dark):
     seen = look_at(PAGE, tmp_path, width, dark, "return document.querySelectorAll('.handle').length")
     assert seen["found"] == 6
     assert seen["overflow"] <= 0

@@ -58,6 +58,12 @@ def test_every_page_is_reached_from_another():
     assert not [name(p) for p in lost if "results" not in p.parts and p.parent != ROOT]
 
 
+def test_every_example_is_linked():
+    linked = {(page.parent / t.split("#")[0]).resolve() for page in PAGES for t in LINK.findall(prose(page))}
+    examples = set((ROOT / "examples").rglob("[a-z]*.py"))
+    assert sorted(name(path) for path in examples - linked) == []
+
+
 @pytest.mark.parametrize("bad", ["nowhere.md", "loss.md#nothing", "../../outside.md", "htp://x.org", "https://nodot"])
 def test_a_dead_link_is_seen(bad):
     with pytest.raises(AssertionError):

@@ -12,7 +12,7 @@ from tests.docs.givens import GIVENS, NEEDS
 from tests.docs.pages import PAGES, ROOT, blocks, name
 
 # A comment that shows a value, rather than says something.
-VALUE = ("tensor(", "array(", "torch.", "[", "'", *"0123456789")
+VALUE = ("tensor(", "array(", "Array(", "torch.", "[", "'", *"0123456789")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
@@ -74,6 +74,6 @@ def test_what_is_given_or_needed_is_about_pages_that_exist():
 def test_a_wrong_value_is_seen(tmp_path, monkeypatch):
     page = ROOT / "docs" / "index.md"
     (block, *_) = blocks(page, "python")
-    wrong = type(block)(page, block.line, "python", block.code.replace("0.8000", "0.8001"))
+    wrong = type(block)(page, block.line, "python", block.code.replace("0.2750", "0.2751"))
     with pytest.raises(AssertionError, match=r"docs/index.md, line \d+"):
         run(wrong, {})

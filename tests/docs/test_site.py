@@ -1,5 +1,6 @@
 """The built site: complete, without anything from elsewhere, and with formulas that are text."""
 
+import json
 import re
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def test_formulas_are_mathml(site):
 
 def test_figures_are_part_of_the_page(site):
     page = (site / "mathematics.html").read_text(encoding="utf-8")
-    assert page.count('<svg class="figure') == 3
+    assert page.count('<svg class="figure') == 4
     assert "figures/" not in page
 
 
@@ -79,9 +80,62 @@ def test_the_reference_has_every_public_name(site):
             assert re.search(rf'id="hypersimplex\.{module}\.(\w+\.)?{public}"', page), (module, public)
 
 
+def found_by(index, word):
+    """The pages that a search for a word finds: those with its parts, as the index cuts words up."""
+
+    def parts(text):
+        return {part.lower() for part in re.split(index["config"]["separator"], re.sub(r"<[^>]+>", " ", text))}
+
+    wanted = parts(word)
+    return {e["location"].split("#")[0] for e in index["docs"] if wanted <= parts(f"{e['title']} {e['text']}")}
+
+
+WORDS = {
+    "top-k": "index.html", "topk": "index.html", "MoE": "glossary.html", "routing": "faq.html",
+    "quantile": "tau-and-k.html", "straight-through": "faq.html", "sparsemax": "migration/entmax.html",
+    "soft_topk": "start.html", "budget": "tau-and-k.html",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "page"), WORDS.items())
+def test_search_finds(site, word, page):
+    text = (site / "search/search_index.js").read_text(encoding="utf-8")
+    found = found_by(json.loads(text[text.index("{") : text.rindex("}") + 1]), word)
+    assert page in found, found
+
+
+def test_no_backslash_is_shown(site):
+    for page in site.rglob("*.html"):
+        shown = re.sub(r"<(pre|script|math)\b.*?</\1>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        assert r"\|" not in shown, page
+
+
+def test_the_command_has_types_and_defaults(site):
+    page = (site / "api/cli.html").read_text(encoding="utf-8")
+    cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td>(.*?)</td>", page, re.DOTALL)]
+    rows = {row[0]: row[1:3] for row in zip(*(cells[i::4] for i in range(4)), strict=True)}
+    assert rows["--batch-size"] == ("whole number; repeatable", "128")
+    assert rows["--format"] == ("json, csv", "json")
+    assert rows["--threads"] == ("whole number", "torch's")
+
+
+def test_the_explorer_keeps_the_navigation(site):
+    page = (site / "explorer.html").read_text(encoding="utf-8")
+    assert 'class="md-tabs"' in page
+    assert 'src="explorer-frame.html"' in page
+    assert 'href="explorer.html"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_sections_of_the_navigation(site):
+    page = (site / "index.html").read_text(encoding="utf-8")
+    tabs = re.findall(r'class="md-tabs__link"[^>]*>\s*([^<]*?)\s*<', page)
+    assert tabs == ["Home", "Tutorials", "How-to guides", "Reference", "Explanation"]
+
+
 @needs_browser
-def test_search_works_from_a_folder(site, tmp_path):
-    address = f"{(site / 'index.html').as_uri()}?q=sparsemax"
+@pytest.mark.parametrize("word", ["sparsemax", "topk"])
+def test_search_works_from_a_folder(site, tmp_path, word):
+    address = f"{(site / 'index.html').as_uri()}?q={word}"
     shown = dump(address, tmp_path, "--virtual-time-budget=10000")
     assert re.search(r'md-search-result__meta">\s*[1-9]\d* matching documents', shown)
 

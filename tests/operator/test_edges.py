@@ -222,7 +222,7 @@ def test_x_that_is_not_floating_point_is_an_error(fe, dtype):
 @every_front_end
 def test_binary_argmax_wants_a_whole_k(fe):
     x = np.array([1.0, 3.0, 2.0])
-    refuses(fe, ValueError, "k must be a whole number for binary_argmax, got 2.5", fe.binary_argmax, x, 2.5)
+    refuses(fe, ValueError, "k must be a whole number for exactly k ones, got 2.5", fe.binary_argmax, x, 2.5)
     np.testing.assert_array_equal(fe.binary_argmax(x, 2.0), [0, 1, 1])
     np.testing.assert_array_equal(fe.binary_argmax(x, np.array(2.0)), [0, 1, 1])
 

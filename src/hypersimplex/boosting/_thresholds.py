@@ -29,12 +29,12 @@ class Solution(NamedTuple):
 
 
 class _Passes:
-    """Sums of a search. Labels are read when a pass may be the last; `labelled` says of which classes they were."""
+    """Sums of a search. Labels are read when a pass may be the last; `labeled` says of which classes they were."""
 
     def __init__(self, columns: Columns, k: Doubles, tau: Doubles, reduce: Reduce, always: bool = False) -> None:
         self.always = always
         self.columns, self.k, self.tau, self.reduce = columns, k, tau, reduce
-        self.number, self.labelled = 0, np.zeros(columns.classes, bool)
+        self.number, self.labeled = 0, np.zeros(columns.classes, bool)
 
     def __call__(self, mu: Doubles, low: Doubles, error: Doubles) -> Doubles:
         self.number += 1
@@ -42,7 +42,7 @@ class _Passes:
             _check_infinite(self.columns, self.k, self.reduce)
         skip = np.isnan(mu)
         near = self.always or bool((skip | (error < NEAR)).all())
-        self.labelled = np.where(skip, self.labelled, near)
+        self.labeled = np.where(skip, self.labeled, near)
         return self.columns.sums(mu, self.tau, skip, near).T
 
     def add_up(self, table: Doubles) -> Doubles:
@@ -72,7 +72,7 @@ def solve(columns: Columns, k: Doubles, tau: Doubles, total: float, rows: int, r
     flat = extreme | is_flat(np, table[ACTIVE_SUM], table[ACTIVE], FLAT * table[ACTIVE])
     if flat.any():
         mu = np.where(flat, _middle(columns, mu, tau, reduce), mu)
-    table = passes.finish(mu, table, passes.labelled & ~flat)
+    table = passes.finish(mu, table, passes.labeled & ~flat)
     if (abs(table[ACTIVE_SUM] + table[ONES] - k) > 1e-9 * total).any():
         _check_infinite(columns, k, reduce)
     some = table[ACTIVE] > 0

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
+from hypersimplex._checks import missing
+
 try:
     import typer
-except ModuleNotFoundError as error:  # the command is installed with every flavour of the package
-    raise SystemExit(
-        f"the hypersimplex command needs {error.name}; install it with: pip install 'hypersimplex[study]'"
-    ) from None
+except ModuleNotFoundError as error:  # the command is installed with every flavor of the package
+    raise SystemExit(str(missing("the hypersimplex command", str(error.name), "study"))) from None
 
 from hypersimplex._version import __version__
 from hypersimplex.cli.bench import bench

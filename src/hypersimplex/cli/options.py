@@ -169,7 +169,9 @@ class RunOptions:
         typer.Option(help="How many seeds the losses beside hypersimplex and the baseline run; default: all."),
     ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu"
-    threads: Annotated[int | None, typer.Option(metavar="INT", help="A process; default torch's.", min=1)] = None
+    threads: Annotated[int | None, typer.Option(metavar="INT", help="Threads per process; default torch's.", min=1)] = (
+        None
+    )
     channels_last: Annotated[bool, typer.Option("--channels-last", help="Memory format of images.")] = False
     compile: Annotated[bool, typer.Option("--compile", help="torch.compile the network.")] = False
     engine: Annotated[

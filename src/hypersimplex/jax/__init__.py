@@ -1,12 +1,14 @@
 """Soft-Binary-Argmax@k and the HyperSimplex loss for JAX."""
 
+from hypersimplex._checks import missing as _missing
+
 try:
     import jax as _jax  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("hypersimplex.jax needs JAX; install it with: pip install 'hypersimplex[jax]'") from error
+    raise _missing("hypersimplex.jax", "JAX", "jax") from error
 
 from hypersimplex.jax._loss import hypersimplex_loss, loss_and_threshold
-from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, soft_topk, threshold
 from hypersimplex.jax._thresholds import ThresholdState, predict, scores, threshold_init, threshold_update
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "predict",
     "scores",
     "soft_binary_argmax",
+    "soft_topk",
     "threshold",
     "threshold_init",
     "threshold_update",

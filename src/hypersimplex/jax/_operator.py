@@ -17,13 +17,19 @@ from hypersimplex.jax._search import middle_key, number_to_key
 
 
 def soft_binary_argmax(
-    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1, axis_name: Any = None
+    x: ArrayLike,
+    k: ArrayLike,
+    tau: ArrayLike = 1.0,
+    *,
+    axis: SupportsIndex = -1,
+    axis_name: Any = None,
+    hard: bool = False,
 ) -> Array:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
 
     The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
     differentiable to any order in x, k and tau. With A = {0 < y < 1} the gradient of sum(v * y) is (v - mean_A v)/tau
-    on A and 0 elsewhere; to k it is mean_A v, to tau -sum_A v (y - mean_A y)/tau.
+    on A and 0 elsewhere; to k it is mean_A v, to tau -sum_A v (y - mean_A y)/tau. Its other name is soft_topk.
 
     A bad value that is known when the function is called or traced is an error; under jit, a k outside its range, a
     tau that is not positive, or fewer entries above -inf than k give a slice of NaN.
@@ -34,14 +40,23 @@ def soft_binary_argmax(
         tau: temperature, positive; or an array that broadcasts over the slices.
         axis: the axis along which the slices lie.
         axis_name: under shard_map or pmap, the mesh axis over which the slices go on.
+        hard: return exactly k ones, as binary_argmax does, with the gradients of y; k must be whole. No axis_name.
 
     >>> x = jnp.array([0.25, 1.5, 1.0])
     >>> soft_binary_argmax(x, k=1)
     Array([0.  , 0.75, 0.25], dtype=float32)
     >>> jax.grad(lambda x: soft_binary_argmax(x, k=1)[1])(x)
     Array([ 0. ,  0.5, -0.5], dtype=float32)
+    >>> soft_topk(x, k=1, hard=True)
+    Array([0., 1., 0.], dtype=float32)
     """
-    return solve(x, k, tau, axis, axis_name, "y")[0]
+    if hard and axis_name is not None:
+        raise ValueError(f"hard must be False for slices that go on over a mesh axis, got axis_name={axis_name!r}")
+    (y,) = solve(x, k, tau, axis, axis_name, "y")
+    return binary_argmax(x, k, axis=axis) + (y - jax.lax.stop_gradient(y)) if hard else y
+
+
+soft_topk = soft_binary_argmax  # under the name that people search for
 
 
 def threshold(

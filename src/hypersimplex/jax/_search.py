@@ -170,7 +170,7 @@ def _inside(lo: Point, at: Point, hi: Point, tau: Array) -> Array:
 def _narrowed(lo: Point, middle: Array, hi: Point, tau: Array) -> Point:
     """Half way from lo to hi; if that is many tau, at middle, or a tau below hi.c, or at lo.c.
 
-    Between neighbouring numbers there may be 1e30 tau, too many to halve. But entries are numbers: with neighbours for
+    Between neighboring numbers there may be 1e30 tau, too many to halve. But entries are numbers: with neighbors for
     lo.c and hi.c the sums change only in the tau below each.
     """
     width = hi.minus(lo, tau)

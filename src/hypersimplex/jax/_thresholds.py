@@ -35,7 +35,7 @@ def threshold_init(num_classes: int) -> ThresholdState:
 def threshold_update(
     state: ThresholdState, mu: ArrayLike, k: ArrayLike, samples: ArrayLike, momentum: float | None = None
 ) -> ThresholdState:
-    """Move each class's threshold towards this batch's; mu and k are what loss_and_threshold gave.
+    """Move each class's threshold toward this batch's; mu and k are what loss_and_threshold gave.
 
     A class without a positive or without a negative sample in the batch (mu is not finite) does not move.
 

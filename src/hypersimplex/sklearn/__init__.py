@@ -3,12 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hypersimplex._checks import missing as _missing
+
 try:
     import sklearn as _sklearn  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "hypersimplex.sklearn needs scikit-learn; install it with: pip install 'hypersimplex[sklearn]'"
-    ) from error
+    raise _missing("hypersimplex.sklearn", "scikit-learn", "sklearn") from error
 
 if TYPE_CHECKING:
     from hypersimplex.sklearn.lgbm import HyperSimplexLGBMClassifier

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from hypersimplex._checks import missing
 from hypersimplex.sklearn._calibration import Array
 
 try:
     import torch
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "HyperSimplexMLPClassifier needs PyTorch; install it with: pip install 'hypersimplex[sklearn]'"
-    ) from error
+    raise missing("HyperSimplexMLPClassifier", "PyTorch", "sklearn") from error
 
 from torch import Tensor, nn
 
@@ -29,7 +28,7 @@ ENTRIES_AT_ONCE = 1 << 24  # of sparse rows made dense
 
 
 class Training:
-    """One network, its optimiser and its random numbers: what must survive between two calls of partial_fit."""
+    """One network, its optimizer and its random numbers: what must survive between two calls of partial_fit."""
 
     def __init__(self, options: Any, features: int, columns: int, dtype: Any, seed: int) -> None:
         if options.activation not in ACTIVATIONS:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from hypersimplex._checks import missing
 from hypersimplex.boosting import LightGBMMetric
 from hypersimplex.sklearn._boosted import BoostedClassifier, Trained, Training, without_objective
 from hypersimplex.sklearn._calibration import Array
@@ -14,9 +15,7 @@ from hypersimplex.sklearn._calibration import Array
 try:
     import lightgbm as lgb
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "HyperSimplexLGBMClassifier needs LightGBM; install it with: pip install 'hypersimplex[lightgbm]'"
-    ) from error
+    raise missing("HyperSimplexLGBMClassifier", "LightGBM", "lightgbm") from error
 
 
 class HyperSimplexLGBMClassifier(BoostedClassifier):

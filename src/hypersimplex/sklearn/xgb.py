@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from hypersimplex._checks import missing
 from hypersimplex.boosting import XGBoostMetric
 from hypersimplex.sklearn._boosted import BoostedClassifier, Trained, Training, without_objective
 from hypersimplex.sklearn._calibration import Array
@@ -14,9 +15,7 @@ from hypersimplex.sklearn._calibration import Array
 try:
     import xgboost as xgb
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "HyperSimplexXGBClassifier needs XGBoost; install it with: pip install 'hypersimplex[xgboost]'"
-    ) from error
+    raise missing("HyperSimplexXGBClassifier", "XGBoost", "xgboost") from error
 
 # XGBoost's second names of the parameters that are set here.
 SECOND = {

@@ -6,9 +6,9 @@
 
 from importlib.util import find_spec as _find_spec
 
+from hypersimplex._checks import missing as _missing
+
 # Found, not imported: looking at a store must not wait for torch.
 for _name in ("jinja2", "matplotlib", "rich", "scipy", "sklearn", "torch"):
     if _find_spec(_name) is None:
-        raise ModuleNotFoundError(
-            f"hypersimplex.study needs {_name}; install it with: pip install 'hypersimplex[study]'", name=_name
-        )
+        raise _missing("hypersimplex.study", _name, "study")

@@ -1,4 +1,4 @@
-"""Batches on the device of the model: crops, flips and normalisation of a whole batch at once, in plain torch."""
+"""Batches on the device of the model: crops, flips and normalization of a whole batch at once, in plain torch."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,7 +39,7 @@ class Images:
         self.shift = (-mean / std).to(device)
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return normalised images (B, C, H, W); with a generator cropped and flipped at random."""
+        """Return normalized images (B, C, H, W); with a generator cropped and flipped at random."""
         kind, device = self.rows.dtype, self.pixels.device
         start = indices.to(device=device, dtype=kind) * self.size
         columns = self.columns[None, :]
@@ -61,7 +61,7 @@ class Images:
 
 
 class Features:
-    """Rows of numbers, standardised by the training rows."""
+    """Rows of numbers, standardized by the training rows."""
 
     def __init__(self, x: Array, mean: Tensor, std: Tensor, device: torch.device) -> None:
         self.rows = ((torch.from_numpy(np.ascontiguousarray(x)) - mean) / std).to(device)
@@ -92,7 +92,7 @@ def split(data: Data, subset: int | None, validation: float) -> tuple[Array, Arr
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A data set on a device, split, normalised by its training rows."""
+    """A data set on a device, split, normalized by its training rows."""
 
     train: Images | Features
     test: Images | Features

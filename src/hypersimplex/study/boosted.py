@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from hypersimplex._checks import missing
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.study.batches import split
 from hypersimplex.study.config import RunConfig
@@ -25,9 +26,7 @@ from hypersimplex.study.train import DivergedError, Runtime
 try:
     import lightgbm as lgb
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "network lightgbm needs LightGBM; install it with: pip install 'hypersimplex[lightgbm]'"
-    ) from error
+    raise missing("network lightgbm", "LightGBM", "lightgbm") from error
 
 ROUNDS = 10  # an epoch
 # Fixed with the data's bins, so that all losses share them.

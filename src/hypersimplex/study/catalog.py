@@ -27,7 +27,7 @@ class Source:
 
 FASHION = Source(
     "fashion-mnist",
-    "60,000 + 10,000 grey images of clothes, 28 x 28, ten classes (MIT)",
+    "60,000 + 10,000 gray images of clothes, 28 x 28, ten classes (MIT)",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     {
         "train-images-idx3-ubyte.gz": "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -45,7 +45,7 @@ FASHION = Source(
 )
 CIFAR = Source(
     "cifar-10",
-    "50,000 + 10,000 colour photographs, 32 x 32, ten classes",
+    "50,000 + 10,000 color photographs, 32 x 32, ten classes",
     "https://www.cs.toronto.edu/~kriz/",
     {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"},
     ("cifar-10/cifar-10-batches-bin", "cifar-10-batches-bin"),

@@ -1,4 +1,4 @@
-"""Checkpoints: written whole or not at all, and recognised when damaged."""
+"""Checkpoints: written whole or not at all, and recognized when damaged."""
 
 import hashlib
 import io

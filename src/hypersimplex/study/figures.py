@@ -1,4 +1,4 @@
-"""The report's figures as SVG text, each with a text alternative, drawn in the colours of the page around them."""
+"""The report's figures as SVG text, each with a text alternative, drawn in the colors of the page around them."""
 
 import io
 import math
@@ -14,7 +14,7 @@ from hypersimplex.study.console import batch_text
 from hypersimplex.study.measures import MEASURES, Measure
 from hypersimplex.study.stats import Cell
 
-# Axes and text are drawn in this colour and handed to the page as currentColor, so that dark pages get light axes.
+# Axes and text are drawn in this color and handed to the page as currentColor, so that dark pages get light axes.
 INK = "#010203"
 STYLES: dict[str, tuple[str, str]] = {
     "cross-entropy": ("#888888", "o"),

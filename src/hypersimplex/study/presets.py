@@ -77,7 +77,7 @@ PRESETS: dict[str, Study] = {
         validation=0.2,
         epochs=100,
     ),
-    # The paper's 280 runs, exactly its protocol: no validation split, best epoch on the test set (and labelled so).
+    # The paper's 280 runs, exactly its protocol: no validation split, best epoch on the test set (and labeled so).
     "paper": Study(
         dataset=("cifar-10", "fashion-mnist"),
         loss=("cross-entropy", "hinge", "mse", "hypersimplex-half-argmax"),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
+from hypersimplex._checks import missing
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
@@ -46,7 +47,7 @@ class RayEngine:
         try:
             import ray
         except ModuleNotFoundError as error:
-            raise ImportError("--engine ray needs Ray; install it with: pip install 'hypersimplex[ray]'") from error
+            raise missing("--engine ray", "Ray", "ray") from error
         self.ray = ray
         self.address, self.retries = address, retries
 

@@ -2,6 +2,8 @@
 
     hypersimplex::project(x, k, tau, dim)    the projection and its thresholds, without a gradient of their own
     hypersimplex::binary(x, k, dim)
+    hypersimplex::box(x, total, lower, upper, weight, tau, at_most)    slices along the last dim; the others broadcast
+    hypersimplex::segments(x, offsets, k, tau)    rows of different lengths
 
 k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py.
 """
@@ -17,6 +19,11 @@ from hypersimplex.torch.backends import pick
 _library = torch.library.Library("hypersimplex", "DEF")
 _library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> (Tensor, Tensor)")
 _library.define("binary(Tensor x, Tensor k, int dim) -> Tensor")
+_library.define(
+    "box(Tensor x, Tensor total, Tensor lower, Tensor upper, Tensor weight, Tensor tau, bool at_most)"
+    " -> (Tensor, Tensor)"
+)
+_library.define("segments(Tensor x, Tensor offsets, Tensor k, Tensor tau) -> Tensor")
 
 
 def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -63,12 +70,53 @@ def _batched(op: Any, results: int) -> Any:
     return rule
 
 
-for _name, _run, _fake, _results in (("project", _project, _fake_project, 2), ("binary", _binary, _fake_binary, 1)):
+def _box(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    y, mu = pick(x).box(x, *rest)
+    return _as_promised(y, x), mu
+
+
+def _fake_box(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), x.new_empty(x.shape[:-1], dtype=widest(x.device))
+
+
+def _batched_box(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *rest: Any) -> tuple[Any, Any]:
+    """The batch becomes one more dim in front of x; what has none broadcasts as it is."""
+    *values, at_most = rest
+    ndim = x.dim() - (in_dims[0] is not None)
+    x = x.movedim(in_dims[0], 0) if in_dims[0] is not None else x.expand(info.batch_size, *x.shape)
+    for i, at in enumerate(in_dims[1:-1]):
+        if at is not None:
+            value = values[i].movedim(at, 0)
+            own = ndim - (i in (0, 4))  # total and tau have one number for each slice
+            values[i] = value.reshape(info.batch_size, *[1] * (own - value.dim() + 1), *value.shape[1:])
+    return box(x, *values, at_most), (0, 0)
+
+
+def _segments(x: Tensor, *rest: Any) -> Tensor:
+    return pick(x).segments(x, *rest)
+
+
+def _batched_segments(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
+    """The segments of the whole batch, one after the other."""
+    size = info.batch_size
+    x, offsets, k, tau = (
+        t.expand(size, *t.shape) if at is None else t.movedim(at, 0) for t, at in zip(tensors, in_dims, strict=True)
+    )
+    n, rows = x.shape[1], offsets.shape[1] - 1
+    starts = offsets[:, :-1] + n * torch.arange(size, device=x.device).unsqueeze(1)
+    ends = torch.cat((starts.reshape(-1), starts.new_tensor([size * n])))
+    k, tau = ((t.unsqueeze(1) if t.dim() == 1 else t).expand(size, rows).reshape(-1) for t in (k, tau))
+    return segments(x.reshape(-1), ends, k, tau).reshape(size, n), 0
+
+
+_ops = torch.ops.hypersimplex
+project, binary, box, segments = _ops.project, _ops.binary, _ops.box, _ops.segments
+for _name, _run, _fake, _rule in (
+    ("project", _project, _fake_project, _batched(project, 2)),
+    ("binary", _binary, _fake_binary, _batched(binary, 1)),
+    ("box", _box, _fake_box, _batched_box),
+    ("segments", _segments, lambda x, *rest: torch.empty_like(x), _batched_segments),
+):
     _library.impl(_name, _run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"hypersimplex::{_name}", _fake, lib=_library)
-    torch.library.register_vmap(
-        f"hypersimplex::{_name}", _batched(getattr(torch.ops.hypersimplex, _name), _results), lib=_library
-    )
-
-project = torch.ops.hypersimplex.project
-binary = torch.ops.hypersimplex.binary
+    torch.library.register_vmap(f"hypersimplex::{_name}", _rule, lib=_library)

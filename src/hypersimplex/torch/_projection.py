@@ -108,35 +108,39 @@ def as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor,
         # On the CPU the operator reads the values of every slice; elsewhere numbers are all that can be read without
         # waiting.
         _checks.check_numbers(k, tau, input.shape[along], f"dim {operator.index(dim)}")
-    return _over_slices("k", k, input, along), _over_slices("tau", tau, input, along)
+    return over_slices("k", k, input, along), over_slices("tau", tau, input, along)
 
 
-def _over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
+def over_slices(name: str, value: Number, input: Tensor, along: int) -> Tensor:
+    shape = slices(input, along)
+    value = as_tensor(name, value, input)
+    try:
+        return value if not value.dim() else value.expand(shape)
+    except RuntimeError:
+        raise _checks.not_broadcastable(name, shape, value.shape) from None
+
+
+def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
+    """Numbers on input's device, in its widest dtype."""
     dtype = widest(input.device)
     if not isinstance(value, Tensor):
         if not isinstance(value, float | int):
-            _check_array(name, value)
+            check_array(name, value)
         try:
             value = torch.as_tensor(value, dtype=dtype, device=input.device)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             if isinstance(value, int):
                 _checks.check_number(name, value)
             raise _checks.not_a_number(name, value) from None
-        if not value.dim():
-            return value
-    elif value.is_complex():
+        return value
+    if value.is_complex():
         raise _checks.not_real(name, value.dtype)
-    elif value.layout is not torch.strided or (value.is_meta and not input.is_meta):
+    if value.layout is not torch.strided or (value.is_meta and not input.is_meta):
         raise _checks.no_values(name, kind(value))
-    shape = slices(input, along)
-    try:
-        whole = value.expand(shape)
-    except RuntimeError:
-        raise _checks.not_broadcastable(name, shape, value.shape) from None
-    return whole.to(input.device, dtype)
+    return value.to(input.device, dtype)
 
 
-def _check_array(name: str, value: Any) -> None:
+def check_array(name: str, value: Any) -> None:
     """What torch would take without a word, and drop half of."""
     if np.iscomplexobj(value):
         raise _checks.not_real(name, getattr(value, "dtype", "complex"))

@@ -27,7 +27,7 @@ def backward_in_chunks(
     runs again, with the random numbers it had, and is sent its part of that gradient. It costs one more forward pass.
 
     Dropout draws the same masks both times. Buffers are put back before the second pass, so running statistics move
-    once. BatchNorm in training mode normalises by the statistics of a chunk: the gradient is exact for that model.
+    once. BatchNorm in training mode normalizes by the statistics of a chunk: the gradient is exact for that model.
     Under DistributedDataParallel gradients are exchanged once, with the last chunk; with a `group` in the loss, ranks
     may have different numbers of samples and chunks. Call it inside `torch.autocast` to use that.
 

@@ -10,18 +10,19 @@ from hypersimplex.torch._projection import as_tensors, formula, project
 from hypersimplex.torch.backends import pick
 
 
-def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Tensor:
+def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, hard: bool = False) -> Tensor:
     """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of input along dim.
 
     The solution is y = clip((input - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest
     entries. With A = {0 < y < 1} the gradient of sum(v * y) is (v - mean_A v)/tau on A and 0 elsewhere; to k it is
-    mean_A v, to tau -sum_A v (y - mean_A y)/tau.
+    mean_A v, to tau -sum_A v (y - mean_A y)/tau. Its other name is soft_topk.
 
     Args:
         input: floating-point tensor; float16 and bfloat16 are computed in float32.
         k: the sum of every slice, from 0 to its size: a number, or a tensor that broadcasts over the slices.
         tau: temperature, positive: a number, or a tensor that broadcasts over the slices.
         dim: the dim along which the slices lie.
+        hard: return exactly k ones, as binary_argmax does, with the gradients of y; k must be whole.
 
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = soft_binary_argmax(x, k=1)
@@ -30,8 +31,14 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
     >>> y[1].backward()
     >>> x.grad
     tensor([ 0.0000,  0.5000, -0.5000])
+    >>> soft_topk(x, k=1, hard=True)
+    tensor([0., 1., 0.], grad_fn=<AddBackward0>)
     """
-    return project(input, k, tau, dim)[0]
+    y = project(input, k, tau, dim)[0]
+    return binary_argmax(input, k, dim) + (y - y.detach()) if hard else y
+
+
+soft_topk = soft_binary_argmax  # under the name that people search for
 
 
 def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Tensor:

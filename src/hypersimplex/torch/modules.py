@@ -49,7 +49,7 @@ class HyperSimplexLoss(State):
     """The HyperSimplex loss where nn.CrossEntropyLoss stood, with the thresholds that decisions need.
 
     The loss does not change when a constant is added to a class's logits, so the thresholds are part of the model:
-    while training, every call moves `threshold` towards the batch's mu_c; `eval()` freezes it; `state_dict` saves it.
+    while training, every call moves `threshold` toward the batch's mu_c; `eval()` freezes it; `state_dict` saves it.
     Plain argmax of the logits is not a decision of this model, `predict` is. A class without a positive or without
     a negative sample in the batch has no threshold there and keeps the one it had.
 

@@ -52,6 +52,18 @@ class Backend(Protocol):
         tau, are what they were.
         """
 
+    def box(
+        self, x: Tensor, total: Tensor, lower: Tensor, upper: Tensor, weight: Tensor, tau: Tensor, at_most: bool
+    ) -> tuple[Tensor, Tensor]:
+        """y = clip((x - mu * weight)/tau, lower, upper) with sum(weight * y) = total, and mu, of the slices' shape.
+
+        Slices lie along the last dim. Everything else is in `widest`; total and tau broadcast to the slices' shape,
+        the bounds and weights to x's. Where the total of an `at_most` is not reached, mu is 0.
+        """
+
+    def segments(self, x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+        """The projection of every x[offsets[i] : offsets[i + 1]]; k and tau are 0-d or one for each, in `widest`."""
+
     def loss(self, batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
         """The loss with reduction "mean" or "sum", and its gradient to batch.logits if wanted.
 

@@ -14,6 +14,8 @@ from hypersimplex import _checks, _kernel
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, slices
+from hypersimplex.torch.backends.kernel_budgets import box as box
+from hypersimplex.torch.backends.kernel_budgets import segments as segments
 
 _DOUBLE = torch.float64
 

@@ -13,6 +13,8 @@ from hypersimplex._search import Start, middle, search
 from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
+from hypersimplex.torch.backends import padded
+from hypersimplex.torch.backends.plain_box import box as box
 
 
 def project(
@@ -33,6 +35,10 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     if x.numel() == 0:
         return torch.empty_like(x)
     return _choose(_wide(x).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
+
+
+def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+    return padded.segments(project, x, offsets, k, tau)
 
 
 def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -8,11 +8,17 @@ import importlib.util
 
 from torch import Tensor
 
+from hypersimplex.torch.backends import padded
 from hypersimplex.torch.backends.plain import binary, gradient, prepare, sums
+from hypersimplex.torch.backends.plain_box import box
 from hypersimplex.torch.backends.triton import _self_check
 from hypersimplex.torch.backends.triton._backend import loss, project, pullback
 
-__all__ = ["binary", "gradient", "loss", "prepare", "project", "pullback", "serves", "sums"]
+__all__ = ["binary", "box", "gradient", "loss", "prepare", "project", "pullback", "segments", "serves", "sums"]
+
+
+def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+    return padded.segments(project, x, offsets, k, tau)
 
 
 @functools.cache

@@ -1,13 +1,16 @@
-"""The HyperSimplex loss in a LightningModule: the loss is a submodule, so checkpoints hold its thresholds.
+"""The HyperSimplex loss in a LightningModule: the loss is a submodule, so a checkpoint holds its thresholds.
 
-Needs `pip install lightning`. Run with `python examples/lightning_example.py`.
+Needs `pip install lightning`. Run with `python examples/recipes/lightning_module.py`; a few seconds.
 """
+
+import tempfile
+from pathlib import Path
 
 import lightning
 import torch
-from sklearn.datasets import load_digits
+from _digits import digits
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset, random_split
+from torch.utils.data import DataLoader, TensorDataset
 
 from hypersimplex.torch import HyperSimplexLoss
 
@@ -16,7 +19,7 @@ class Classifier(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-        self.loss = HyperSimplexLoss()
+        self.loss = HyperSimplexLoss(num_classes=10)
 
     def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         x, y = batch
@@ -35,19 +38,28 @@ class Classifier(lightning.LightningModule):
 
 def run(epochs: int = 60) -> dict[str, float]:
     lightning.seed_everything(0, verbose=False)
-    images, labels = load_digits(return_X_y=True)
-    data = TensorDataset(torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels))
-    train, test = random_split(data, [1200, len(data) - 1200])
+    x, y, test_x, test_y = digits()
     trainer = lightning.Trainer(
         max_epochs=epochs, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=1,
     )  # fmt: skip
     classifier = Classifier()
-    trainer.fit(classifier, DataLoader(train, batch_size=600, shuffle=True))
-    (result,) = trainer.test(classifier, DataLoader(test, batch_size=len(test)), verbose=False)
-    return dict(result)
+    trainer.fit(classifier, DataLoader(TensorDataset(x, y), batch_size=600, shuffle=True))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "digits.ckpt"
+        trainer.save_checkpoint(path, weights_only=True)
+        loaded = Classifier.load_from_checkpoint(path, weights_only=True)
+    test = DataLoader(TensorDataset(test_x, test_y), batch_size=len(test_x))
+    (result,) = trainer.test(classifier, test, verbose=False)
+    (again,) = trainer.test(loaded, test, verbose=False)
+    return {**result, "predict, from the checkpoint": again["predict"]}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for name, accuracy in run().items():
+        print(f"{name:30} {accuracy:.3f}")
 
 
 if __name__ == "__main__":
-    for name, accuracy in run().items():
-        print(f"{name:14} {accuracy:.3f}")
+    main()

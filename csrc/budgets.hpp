@@ -1,0 +1,85 @@
+// The bindings of box sections and segments: arrays are checked by views.hpp.
+#pragma once
+#include "calls.hpp"
+#include "views.hpp"
+
+namespace hs {
+
+inline PerEntry per_entry(const Numbers& array, int64_t rows, int64_t n, const char* name) {
+    demand(array.ndim() == 2, std::string(name) + " must have two dims, of rows and entries");
+    int64_t r = static_cast<int64_t>(array.shape(0)), e = static_cast<int64_t>(array.shape(1));
+    demand((r == rows || r == 1) && (e == n || e == 1), std::string(name) + " must broadcast to x");
+    return {pointer<const double>(aligned(array, name)), r == 1 ? 0 : e, e == 1 ? 0 : 1};
+}
+
+template <class T>
+Answer box_t(int64_t rows, int64_t n, PerSlice total, PerSlice tau, const PerEntry (&entries)[3],
+             bool at_most, uintptr_t x, uintptr_t y, uintptr_t mu, int threads) {
+    return tell(without_gil([&] {
+        T* room = fresh<T>(y, rows * n);
+        return functions<T>().box({rows, n, total, tau, entries[0], entries[1], entries[2], at_most,
+                                   pointer<const T>(x), room, pointer<double>(mu), threads});
+    }));
+}
+
+inline Answer box(const Array& x, const Output& y, const Doubles& mu, const Numbers& total,
+                  const Numbers& tau, const Numbers& lower, const Numbers& upper, const Numbers& weight,
+                  bool at_most, int threads) {
+    demand(x.ndim() == 2, "x must have two dims, of rows and entries");
+    int64_t rows = static_cast<int64_t>(x.shape(0)), n = static_cast<int64_t>(x.shape(1));
+    demand(x.size() == 0 || ((n == 1 || x.stride(1) == 1) && (rows == 1 || x.stride(0) == n)),
+           "x must be contiguous");
+    auto each = [&](const Numbers& v, const char* name) {
+        return per_slice(numbers(std::optional<Numbers>(v), rows, name, "row"), 0);
+    };
+    auto run = is_double(x) ? box_t<double> : box_t<float>;
+    return run(rows, n, each(total, "total"), each(tau, "tau"),
+               {per_entry(lower, rows, n, "lower"), per_entry(upper, rows, n, "upper"),
+                per_entry(weight, rows, n, "weight")},
+               at_most, aligned(x, "x"), lying_as(y, x, "y", true),
+               numbers(std::optional<Doubles>(mu), rows, "mu", "row"), threads);
+}
+
+template <class T>
+Answer segments_t(int64_t rows, int64_t size, const int64_t* offsets, PerSlice k, PerSlice tau, uintptr_t x,
+                  uintptr_t v, uintptr_t y, uintptr_t grad_k, uintptr_t grad_tau, int threads) {
+    return tell(without_gil([&] {
+        T* room = fresh<T>(y, size);
+        return functions<T>().segments({rows, size, offsets, k, tau, pointer<const T>(x), pointer<const T>(v),
+                                        room, pointer<double>(grad_k), pointer<double>(grad_tau), threads});
+    }));
+}
+
+// Without v the projection of x into y; with v, x is the projection and its gradients are written.
+inline Answer segments(const Array& x, const Labels& offsets, double k, double tau,
+                       const std::optional<Output>& y, const std::optional<Array>& v,
+                       const std::optional<Numbers>& ks, const std::optional<Numbers>& taus,
+                       const std::optional<Doubles>& grad_k, const std::optional<Doubles>& grad_tau,
+                       int threads) {
+    demand(x.ndim() == 1 && (x.size() <= 1 || x.stride(0) == 1), "x must be contiguous, with one dim");
+    demand(offsets.size() > 0, "offsets must have one number more than there are rows");
+    demand(y || v, "y must be given");
+    int64_t rows = static_cast<int64_t>(offsets.size()) - 1, size = static_cast<int64_t>(x.size());
+    auto run = is_double(x) ? segments_t<double> : segments_t<float>;
+    return run(rows, size, pointer<const int64_t>(aligned(offsets, "offsets")),
+               per_slice(numbers(ks, rows, "ks", "row"), k),
+               per_slice(numbers(taus, rows, "taus", "row"), tau), aligned(x, "x"),
+               v ? lying_as(*v, x, "v", false) : 0, y ? lying_as(*y, x, "y", true) : 0,
+               numbers(grad_k, rows, "grad_k", "row"), numbers(grad_tau, rows, "grad_tau", "row"), threads);
+}
+
+inline void define_budgets(nb::module_& m) {
+    using namespace nb::literals;
+    m.def("box", box, "x"_a.noconvert(), "y"_a.noconvert(), "mu"_a.noconvert(), "total"_a.noconvert(),
+          "tau"_a.noconvert(), "lower"_a.noconvert(), "upper"_a.noconvert(), "weight"_a.noconvert(),
+          "at_most"_a = false, "threads"_a = 1,
+          "Write the nearest points within bounds and on a budget into the rows of y; None, or what failed.");
+    m.def("segments", segments, "x"_a.noconvert(), "offsets"_a.noconvert(), "k"_a, "tau"_a,
+          "y"_a.noconvert() = nb::none(), "v"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(),
+          "taus"_a.noconvert() = nb::none(), "grad_k"_a.noconvert() = nb::none(),
+          "grad_tau"_a.noconvert() = nb::none(), "threads"_a = 1,
+          "Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * "
+          "x).");
+}
+
+}    // namespace hs

@@ -1,0 +1,118 @@
+"""The box section: its NumPy front end, and the formula of its derivatives for torch and JAX."""
+
+from collections.abc import Callable
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hypersimplex import _checks, _kernel
+from hypersimplex._numpy import Array, per_slice, prepare, refuse_mask, threads
+
+
+def box_section(
+    x: ArrayLike,
+    total: ArrayLike,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
+    tau: ArrayLike = 1.0,
+    *,
+    axis: SupportsIndex = -1,
+    at_most: bool = False,
+) -> Array:
+    """Solve argmin |y - x/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice of x along axis.
+
+    The solution is y = clip(x/tau - nu * weight, lower, upper) with one number nu per slice. Bounds that cannot meet
+    the total are an error.
+
+    Args:
+        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
+        total: what every slice sums to; or an array that broadcasts over the slices.
+        lower, upper: bounds, which may be infinite; numbers, or arrays that broadcast to x's shape.
+        weight: positive; 1 if None; a number, or an array that broadcasts to x's shape.
+        tau: temperature, positive; or an array that broadcasts over the slices.
+        axis: the axis along which the slices lie.
+        at_most: the sum may be smaller than total.
+
+    >>> x = np.array([0.1, 1.6, 1.0])
+    >>> box_section(x, total=1.5, upper=0.75)
+    array([0.  , 0.75, 0.75])
+    >>> box_section(x, total=2.0, upper=np.inf, weight=[1.0, 1.0, 2.0])
+    array([0.  , 1.28, 0.36])
+    >>> box_section(x, total=9.0, at_most=True)
+    array([0.1, 1. , 1. ])
+    """
+    array, dtype, along = prepare(x, axis)
+    shape = (*array.shape[:along], *array.shape[along + 1 :], array.shape[along])
+    rows = np.ascontiguousarray(np.moveaxis(array, along, -1)).reshape(int(np.prod(shape[:-1])), shape[-1])
+    numbers: dict[str, Any] = {
+        "total": _over_rows("total", total, shape[:-1]),
+        "tau": _over_rows("tau", tau, shape[:-1]),
+        "lower": _over_entries("lower", lower, array.shape, along),
+        "upper": _over_entries("upper", upper, array.shape, along),
+        "weight": _over_entries("weight", 1.0 if weight is None else weight, array.shape, along),
+    }
+    y, mu = np.empty_like(rows), np.empty(len(rows))
+    failure = _kernel.box(rows, y, mu, **numbers, at_most=at_most, threads=threads())
+    if failure:
+        _checks.raise_box_failure(failure, rows, at_most, **numbers)
+    return np.moveaxis(y.reshape(shape), -1, along).astype(dtype, copy=False)
+
+
+def _over_rows(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Array:
+    number, array = per_slice(name, value, slices)
+    return np.full(int(np.prod(slices)), number) if array is None else array.reshape(-1)
+
+
+def _over_entries(name: str, value: ArrayLike, shape: tuple[int, ...], along: int) -> Array:
+    """Numbers for the entries of rows as the kernel takes them: rows or 1 of them, entries or 1 of them."""
+    refuse_mask(name, value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+        raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
+    try:
+        fits = np.broadcast_shapes(array.shape, shape) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise _checks.not_over_entries(name, shape, array.shape)
+    array = np.moveaxis(array.reshape((1,) * (len(shape) - array.ndim) + array.shape), along, -1)
+    rows = tuple(size for d, size in enumerate(shape) if d != along)
+    if any(size != 1 for size in array.shape[:-1]):
+        array = np.broadcast_to(array, (*rows, array.shape[-1]))
+    return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=np.float64)
+
+
+def correction(xp: Any, constant: Callable[[Any], Any], y: Any, mu: Any, at_most: bool, *arguments: Any) -> Any:
+    """What to add to y: it is 0 and has the derivatives, to any order, in every mode. Slices lie along the last dim.
+
+    While the free entries A stay the same, and with x measured from mu * weight, where it is tau * y:
+
+        nu = (sum_A weight x/tau + sum_(not A) weight bound - total) / sum_A weight^2
+        y = x/tau - nu * weight on A, and the bound elsewhere.
+
+    arguments: x, total, lower, upper, weight, and with tau its inverse, a constant, and the ratio of it, as a
+    constant, to itself. `constant` stops derivatives. y and mu are constants, y = clip((x - mu * weight)/tau, lower,
+    upper). mu is 0 where the total of an `at_most` is not reached.
+    """
+    x, total, lower, upper, weight, inverse, ratio = arguments
+    low = y <= constant(lower)
+    high = ~low & (y >= constant(upper))
+    free = ~(low | high)
+    # Differences of infinities would be NaN, and so would the products of an infinite mu.
+    moved = xp.where(xp.isfinite(constant(x)), x - constant(x), 0)
+    moved = moved - xp.where(xp.isfinite(mu), mu, 0) * (weight - constant(weight))
+    from_mu = xp.where(free, (y + moved * inverse) * ratio, 0)
+    bound = xp.where(low, lower, xp.where(high, upper, 0))
+
+    def along(terms: Any) -> Any:
+        return terms.sum(-1, keepdims=True)
+
+    squares = along(xp.where(free, weight * weight, 0))
+    excess = along(weight * (from_mu + bound)) - total
+    nu = excess / xp.where(squares == 0, 1, squares)
+    if at_most:
+        nu = xp.where(mu == 0, 0, nu)
+    change = xp.where(free, from_mu - nu * weight, bound)
+    return change - constant(change)

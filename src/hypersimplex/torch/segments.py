@@ -1,0 +1,94 @@
+"""Soft top-k of rows of different lengths that lie one after the other, for PyTorch."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hypersimplex import _checks
+from hypersimplex.torch import _operators
+from hypersimplex.torch._batch import Number
+from hypersimplex.torch._boundary import has_batches, is_eager, kind
+from hypersimplex.torch._projection import TENSORS, as_tensor, check_input
+from hypersimplex.torch.backends import kernel, pick
+from hypersimplex.torch.backends.kernel_budgets import segments_pullback
+
+
+def soft_topk_segments(input: Tensor, k: Number, offsets: Tensor, tau: Number = 1.0) -> Tensor:
+    """Soft top-k of every segment input[offsets[i]:offsets[i + 1]]: as soft_topk of each, or of rows padded with -inf.
+
+    Args:
+        input: floating-point tensor of one dim; float16 and bfloat16 are computed in float32.
+        k: the sum of every segment, from 0 to its size: a number, or a tensor of one for each segment.
+        offsets: whole numbers that rise from 0 to the size of the input, one more than there are segments.
+        tau: temperature, positive: a number, or a tensor of one for each segment.
+
+    >>> x = torch.tensor([0.1, 1.6, 1.0, 2.0, 2.5])
+    >>> soft_topk_segments(x, k=1, offsets=torch.tensor([0, 3, 5]))
+    tensor([0.0000, 0.8000, 0.2000, 0.2500, 0.7500])
+    """
+    check_input(input, -1)
+    _checks.check_flat("input", input.shape)
+    offsets = torch.as_tensor(offsets, device=input.device)
+    _checks.check_offsets(offsets.shape, not (offsets.is_floating_point() or offsets.is_complex()), offsets.dtype)
+    if offsets.layout is not torch.strided:
+        raise _checks.no_values("offsets", kind(offsets))
+    k, tau = _over_segments("k", k, input, offsets), _over_segments("tau", tau, input, offsets)
+    if not (is_eager() and type(input) in TENSORS):
+        return _formula(_operators.segments(input.detach(), offsets, k.detach(), tau.detach()), input, offsets, k, tau)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau)):
+        y: Tensor = _Segments.apply(input, offsets, k, tau)  # type: ignore[no-untyped-call]
+        return y
+    return pick(input).segments(input, offsets, k, tau)
+
+
+class _Segments(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+        y = pick(input).segments(input, offsets, k, tau)
+        ctx.save_for_backward(y, input, offsets, k, tau)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, ...]:
+        y, input, offsets, k, tau = ctx.saved_tensors
+        to_input, _, *rest = ctx.needs_input_grad
+        if torch.is_grad_enabled() or has_batches(v) or not is_eager() or pick(input) is not kernel:
+            with torch.enable_grad():
+                again = _formula(y.detach(), input, offsets, k, tau)
+            wanted = [t for t, needed in zip((input, k, tau), (to_input, *rest), strict=True) if needed]
+            found = iter(torch.autograd.grad(again, wanted, v, create_graph=torch.is_grad_enabled()))
+            to_x, to_k, to_tau = (next(found) if needed else None for needed in (to_input, *rest))
+        else:
+            to_x, to_k, to_tau = segments_pullback(y, v, offsets, tau, (to_input, *rest))
+            to_k, to_tau = (g if g is None or t.dim() else g.sum() for g, t in ((to_k, k), (to_tau, tau)))
+        return to_x, None, to_k, to_tau
+
+
+def _over_segments(name: str, value: Number, input: Tensor, offsets: Tensor) -> Tensor:
+    value = as_tensor(name, value, input)
+    if value.dim() and value.shape != (offsets.shape[0] - 1,):
+        raise _checks.not_broadcastable(name, (offsets.shape[0] - 1,), value.shape)
+    return value
+
+
+def _formula(y: Tensor, input: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+    """y with the derivatives of the formula in _projection.py, its sums taken by segment."""
+    dtype, rows = input.dtype, offsets.shape[0] - 1
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    y = y.to(wide)
+    own = torch.bucketize(torch.arange(y.shape[0], device=y.device), offsets[1:], right=True)
+    k, tau = (t.expand(rows).to(wide) for t in (k, tau))
+    active = (y > 0) & (y < 1) | torch.isnan(y)
+
+    def each(terms: Tensor) -> Tensor:
+        """The sum of every segment, for each of its entries."""
+        return y.new_zeros(rows).index_add(0, own, terms)[own]
+
+    count = each(active.to(wide)).clamp(min=1)
+    x = input.to(wide)
+    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    t = tau[own]
+    z = torch.where(active, (y + moved / t.detach()) * (t.detach() / t), 0)
+    change = z + (k[own] - each((y == 1).to(wide)) - each(z)) / count
+    return torch.where(active, y + (change - change.detach()), y).to(dtype)
