@@ -16,7 +16,6 @@ TOP = {
 }
 # A title, the folder with its pages, and where in the navigation it stands.
 FOLDERS = (
-    ("Recipes", "recipes", "How-to guides"),
     ("Budgets", "budgets", "How-to guides"),
     ("Results", "results", "Explanation"),
 )
