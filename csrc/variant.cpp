@@ -52,6 +52,7 @@ static const Constant constants[] = {
     {"backward_rows_most", most_rows},
     {"binary_task", binary_task},
     {"binary_worth", binary_worth},
+    {"task_segments", task_segments},
     {nullptr, 0},
 };
 
