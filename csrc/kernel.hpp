@@ -121,6 +121,19 @@ struct LossAt {
                      // the squares
 };
 
+// Rows of `columns` entries: their sums, and for each pair of columns the sum of 1/r over the rows where both
+// lie between low and high, r the number of entries of the row that do. 0 on the diagonal. NaN counts for
+// nothing.
+template <class T>
+struct Coactive {
+    int64_t rows, columns;
+    const T* v;
+    double low, high;
+    double* sums;      // may be null
+    double* matrix;    // may be null
+    int threads;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
@@ -129,6 +142,7 @@ struct Functions {
     Result (*loss)(const Loss<T>&);
     Result (*loss_at)(const LossAt<T>&);
     Result (*objective)(const Objective<T>&);
+    Result (*coactive)(const Coactive<T>&);
 };
 
 // A size at which the kernel changes its way of working: tests are built around them.

@@ -3,6 +3,7 @@
 // linked into the rest.
 #include "at_thresholds.hpp"
 #include "backward.hpp"
+#include "coactive.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
@@ -47,6 +48,8 @@ static const Constant constants[] = {
     {"loss_wide_tile", most_classes_together},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
+    {"coactive_rows", coactive_rows},
+    {"coactive_blocks", coactive_blocks},
     {nullptr, 0},
 };
 
@@ -57,8 +60,9 @@ const Variant table = {
     HS_TEXT(HS_VARIANT),
     supported,
     constants,
-    {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>},
-    {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>}};
+    {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>, coactive<float>},
+    {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>,
+     coactive<double>}};
 
 }    // namespace HS_VARIANT
 }    // namespace hs

@@ -4,6 +4,7 @@ This is the NumPy front end; hypersimplex.torch and the others are imported by t
 """
 
 from hypersimplex._numpy import binary_argmax, soft_binary_argmax, threshold
+from hypersimplex._numpy_assignment import soft_assignment
 from hypersimplex._version import __version__
 
-__all__ = ["__version__", "binary_argmax", "soft_binary_argmax", "threshold"]
+__all__ = ["__version__", "binary_argmax", "soft_assignment", "soft_binary_argmax", "threshold"]

@@ -39,7 +39,7 @@ def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis
     array([[0.   , 0.65 , 0.35 ],
            [0.275, 1.   , 0.725]])
     """
-    x, dtype, along = _prepare(x, axis)
+    x, dtype, along = prepare(x, axis)
     y = np.empty_like(x)
     _project(x, k, tau, along, axis, y, None)
     return y if y.dtype == dtype else y.astype(dtype)
@@ -53,7 +53,7 @@ def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: Support
     >>> threshold(np.array([0.1, 1.6, 1.0]), k=1)
     array(0.8)
     """
-    x, _, along = _prepare(x, axis)
+    x, _, along = prepare(x, axis)
     mu = np.empty(x.shape[:along] + x.shape[along + 1 :])
     _project(x, k, tau, along, axis, None, mu)
     return mu.astype(x.dtype, copy=False)
@@ -65,10 +65,10 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     >>> binary_argmax(np.array([0.1, 1.6, 1.0, 1.0]), k=2)
     array([0., 1., 1., 0.])
     """
-    x, dtype, along = _prepare(x, axis)
+    x, dtype, along = prepare(x, axis)
     y = np.empty_like(x)
     slices = x.shape[:along] + x.shape[along + 1 :]
-    k_number, k_array = _per_slice("k", k, slices)
+    k_number, k_array = per_slice("k", k, slices)
     failure = _kernel.binary(x, k_number, y, k_array, along, threads())
     if failure:
         _fail(failure, k_number, k_array, 1.0, None, x.shape[along], axis)
@@ -90,7 +90,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
+def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
     """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
     _refuse_mask("x", x)
     x = np.asarray(x)
@@ -113,7 +113,7 @@ def _refuse_mask(name: str, value: ArrayLike) -> None:
         raise _checks.masked_array(name)
 
 
-def _per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
+def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
     _refuse_mask(name, value)
     if np.ndim(value) == 0 and not np.iscomplexobj(value):
         return _checks.check_number(name, value), None
@@ -133,8 +133,8 @@ def _project(
     x: Array, k: ArrayLike, tau: ArrayLike, along: int, axis: SupportsIndex, y: Array | None, mu: Array | None
 ) -> None:
     slices = x.shape[:along] + x.shape[along + 1 :]
-    k_number, k_array = _per_slice("k", k, slices)
-    tau_number, tau_array = _per_slice("tau", tau, slices)
+    k_number, k_array = per_slice("k", k, slices)
+    tau_number, tau_array = per_slice("tau", tau, slices)
     failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
     if failure:
         _fail(failure, k_number, k_array, tau_number, tau_array, x.shape[along], axis)

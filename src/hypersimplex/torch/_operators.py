@@ -2,8 +2,9 @@
 
     hypersimplex::project(x, k, tau, dim)    the projection and its thresholds, without a gradient of their own
     hypersimplex::binary(x, k, dim)
+    hypersimplex::assign(x, k, capacity, tau)    the assignment, its biases, and the inverse its gradients need
 
-k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py.
+k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py and assignment.py.
 """
 
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hypersimplex.torch import _assignment_rows
 from hypersimplex.torch._boundary import slices, widest
 from hypersimplex.torch.backends import pick
 
 _library = torch.library.Library("hypersimplex", "DEF")
 _library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> (Tensor, Tensor)")
 _library.define("binary(Tensor x, Tensor k, int dim) -> Tensor")
+_library.define("assign(Tensor x, Tensor k, Tensor capacity, Tensor tau) -> (Tensor, Tensor, Tensor)")
 
 
 def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -44,6 +47,23 @@ def _fake_binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
     return torch.empty_like(x)
 
 
+def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y, bias, inverse, _ = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
+    return _as_promised(y, x), bias, inverse
+
+
+def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    experts, wide = x.shape[1], torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.empty_like(x), x.new_empty(experts, dtype=wide), x.new_empty((experts, experts), dtype=wide)
+
+
+def _one_by_one(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Any, Any]:
+    """A vmap rule: the assignments of a batch have no rows in common."""
+    each = [arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)]
+    results = [assign(*one) for one in zip(*each, strict=True)]
+    return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0, 0)
+
+
 def _batched(op: Any, results: int) -> Any:
     """A vmap rule: the batch becomes one more dim in front, of x and of the slices."""
 
@@ -69,6 +89,10 @@ for _name, _run, _fake, _results in (("project", _project, _fake_project, 2), ("
     torch.library.register_vmap(
         f"hypersimplex::{_name}", _batched(getattr(torch.ops.hypersimplex, _name), _results), lib=_library
     )
+_library.impl("assign", _assign, "CompositeExplicitAutograd")
+torch.library.register_fake("hypersimplex::assign", _fake_assign, lib=_library)
+torch.library.register_vmap("hypersimplex::assign", _one_by_one, lib=_library)
 
 project = torch.ops.hypersimplex.project
 binary = torch.ops.hypersimplex.binary
+assign = torch.ops.hypersimplex.assign
