@@ -119,9 +119,10 @@ Answer coactive_t(const Array& v, double low, double high, uintptr_t sums, uintp
 
 Answer coactive(const Array& v, double low, double high, const std::optional<Doubles>& sums,
                 const std::optional<Doubles>& matrix, int threads) {
-    demand(v.ndim() == 2 && strides_of(v)[0] == shape_of(v)[1] && strides_of(v)[1] == 1,
-           "v must be rows one after the other");
+    demand(v.ndim() == 2, "v must have two dims");
     int64_t n = shape_of(v)[1];
+    demand(v.size() == 0 || (strides_of(v)[1] == 1 && (v.shape(0) == 1 || strides_of(v)[0] == n)),
+           "v must be rows one after the other");
     auto run = is_double(v) ? coactive_t<double> : coactive_t<float>;
     return run(v, low, high, numbers(sums, n, "sums", "column"),
                numbers(matrix, n * n, "matrix", "pair of columns"), threads);

@@ -7,7 +7,7 @@ where rows have both inside.
 """
 
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +55,12 @@ class Found:
 
 
 def find(rows: Rows, capacity: Array, start: Array) -> Found:
+    search = _Search(rows, capacity, start)
     wanted, usable, spread = rows.demand()
     _check_total(wanted, capacity, usable)
-    search = _Search(rows, capacity, 2 * (spread + rows.tau))
-    if not search.run(start, _DIRECT_STEPS, patient=False):
+    search.widest = 2 * (spread + rows.tau)
+    if not search.run(_DIRECT_STEPS, patient=False):
+        _check_forced(rows, search.bias, capacity)
         _by_cooling(search, spread)
     links = laplacian(rows.pairs(rows.tau))
     free = _grounded(search.bias > 0, search.bias, components(links))
@@ -70,31 +72,33 @@ def _by_cooling(search: "_Search", spread: float) -> None:
     rows, tau = search.rows, search.rows.tau
     warm, bias, factor = max(spread, tau), np.zeros_like(search.bias), 0.25
     rows.tau = warm
-    while True:
-        if search.run(bias, _PATIENT_STEPS, patient=True):
+    while factor < 0.9:
+        search.go(bias)
+        if search.run(_PATIENT_STEPS, patient=True):
             if rows.tau <= tau:
                 return
             warm, bias = rows.tau, search.bias
         else:
             factor = factor**0.5
-        if factor > 0.9:
-            rows.tau = tau
-            if search.run(search.bias, 1, patient=True) or search.error <= _ROUNDED * rows.tolerance:
-                return
-            _raise_infeasible(rows, search.bias, search.capacity, search.error)
         rows.tau = max(tau, warm * factor)
+    rows.tau = tau
+    search.go(search.bias)
+    if search.error > _ROUNDED * rows.tolerance:
+        _check_forced(rows, search.bias, search.capacity)
+        raise RuntimeError(f"no biases found: an expert misses its capacity by {search.error:.1%}")
 
 
 class _Search:
     """Where a search stands."""
 
-    def __init__(self, rows: Rows, capacity: Array, widest: float) -> None:
-        self.rows, self.capacity, self.widest = rows, capacity, widest
-        self.bias = self.excess = np.zeros_like(capacity)
-        self.error, self.steps, self.passes = np.inf, 0, 0
+    widest = np.inf  # a window that holds all entries
 
-    def run(self, start: Array, most: int, patient: bool) -> bool:
-        self._go(start)
+    def __init__(self, rows: Rows, capacity: Array, start: Array) -> None:
+        self.rows, self.capacity = rows, capacity
+        self.steps = self.passes = 0
+        self.go(start)
+
+    def run(self, most: int, patient: bool) -> bool:
         best, stuck = np.inf, 0
         for _ in range(most):
             stuck = 0 if self.error < best / 2 else stuck + 1
@@ -106,7 +110,7 @@ class _Search:
             self.steps += 1
         return self.error <= self.rows.tolerance
 
-    def _go(self, bias: Array) -> None:
+    def go(self, bias: Array) -> None:
         self.bias, self.excess = bias, self.rows.place(bias) - self.capacity
         self.passes += 1
         missed = np.where(bias > 0, np.abs(self.excess), np.maximum(self.excess, 0))
@@ -119,7 +123,7 @@ class _Search:
         for _ in range(_MOST_TRIALS):
             there = np.maximum(bias + length * move, 0)
             path = there - bias
-            self._go(there - there.min(initial=np.inf))  # a number added to all biases changes no row
+            self.go(there - there.min(initial=np.inf))  # a number added to all biases changes no row
             before, after = float(excess @ path), float(self.excess @ path)
             if not before > 0 or (after >= -0.5 * before and not patient) or abs(after) <= 0.1 * before:
                 return
@@ -139,16 +143,19 @@ class _Search:
 def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float) -> Array:
     """A step much longer than tau leaves the entries it was computed from: then a window of its own length tells more.
 
-    So does one where rows inside link no column with room to those that need it.
+    Where the entries inside link no column with room to those that need it, wider windows link these parts.
     """
     window = rows.tau
+    links = near = laplacian(rows.pairs(window)) / window
+    apart = np.not_equal.outer(*[components(near)] * 2)
     while True:
-        links = laplacian(rows.pairs(window)) / window
         move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
-        size = float(np.std(move))
+        size = float(np.std(move)) if move.size else 0.0
         if window >= widest or (complete and size <= 1.5 * window):
             break
         window = min(widest, size if complete else 2 * window)
+        pairs = rows.pairs(window)
+        links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
     longest = float(np.max(np.abs(move), initial=0.0))
     return move * min(1.0, widest / longest) if longest else move
 
@@ -213,12 +220,12 @@ def _check_total(wanted: float, capacity: Array, usable: Array) -> None:
         raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
 
 
-def _raise_infeasible(rows: Rows, bias: Array, capacity: Array, error: float) -> NoReturn:
+def _check_forced(rows: Rows, bias: Array, capacity: Array) -> None:
+    """The biases of experts that cannot have enough room run away from the others."""
     order = np.argsort(-bias, kind="stable")
     forced, room = rows.forced(order), np.cumsum(capacity[order])
     for last in np.flatnonzero(forced > room * (1 + _ROUNDING))[:1]:
         raise _checks.forced_experts(order[: last + 1].tolist(), float(forced[last]), float(room[last]))
-    raise RuntimeError(f"no biases found: a column misses its capacity by {error:.1%}")
 
 
 def as_capacity(value: Any, experts: int) -> Array:

@@ -66,12 +66,15 @@ class MemoryRows:
         self.tolerance = 5e-6 if x.dtype == np.float32 else 1e-9
         self.z, self.y, self.mu = np.empty_like(x), np.empty_like(x), np.empty(len(x))
 
-    def place(self, bias: Array) -> Array:
+    def project(self, bias: Array) -> None:
         np.subtract(self.x, bias.astype(self.x.dtype), out=self.z)
         failure = _kernel.project(self.z, self.k, self.tau, self.y, self.mu, self.k_array, None, -1, self.threads)
         if failure:
             k = self.k if self.k_array is None else float(self.k_array[failure[1]])
             _checks.raise_failure(failure, k, self.tau, self.x.shape[1], self.where)
+
+    def place(self, bias: Array) -> Array:
+        self.project(bias)
         sums = np.empty(self.x.shape[1])
         _kernel.coactive(self.y, 0.0, 1.0, sums=sums, threads=self.threads)
         return self.add(sums)
@@ -99,8 +102,10 @@ class MemoryRows:
         usable, k = self._usable()
         if usable is None:
             usable = np.ones(self.x.shape, bool)
+        x, k = self.x[~np.isnan(self.x).any(1)][:, order], k[:, None]
         outside = usable.sum(1, keepdims=True) - np.cumsum(usable[:, order], 1)
-        return self.add(np.maximum(0, k[:, None] - outside).sum(0))
+        certain = np.minimum(np.cumsum(x == np.inf, 1), k)
+        return self.add(np.maximum(certain, k - outside).sum(0))
 
     def _usable(self) -> tuple[Array | None, Array]:
         """Where rows without a NaN are above -inf, None for everywhere; and the k of these rows."""

@@ -5,6 +5,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("hypersimplex.jax needs JAX; install it with: pip install 'hypersimplex[jax]'") from error
 
+from hypersimplex.jax._assignment import soft_assignment
 from hypersimplex.jax._loss import hypersimplex_loss, loss_and_threshold
 from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, threshold
 from hypersimplex.jax._thresholds import ThresholdState, predict, scores, threshold_init, threshold_update
@@ -16,6 +17,7 @@ __all__ = [
     "loss_and_threshold",
     "predict",
     "scores",
+    "soft_assignment",
     "soft_binary_argmax",
     "threshold",
     "threshold_init",

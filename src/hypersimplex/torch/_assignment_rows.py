@@ -27,6 +27,8 @@ def solve(
     limits = np.zeros(0)
     try:
         rows, limits = _read(x, k, capacity, tau, ranks)
+        if ranks is not None:
+            rows.project(np.zeros(x.shape[1]))  # a bad row must be told before the others wait for its sums
     except Exception as own:
         if ranks is None:
             raise
@@ -84,13 +86,16 @@ class TensorRows:
         self.k, self.tau, self.backend, self.add, self.most = k, tau, backend, add, most
         self.tolerance = 5e-6 if self.x.dtype == torch.float32 else 1e-9
 
-    def place(self, bias: Array) -> Array:
+    def project(self, bias: Array) -> None:
         self.z = self.x - torch.as_tensor(bias).to(self.x.device, self.x.dtype)
-        y, mu = self.backend.project(self.z, self.k, self.tau, 1)
+        y, mu = self.backend.project(self.z, self.k, self.tau, -1)
         assert y is not None
         assert mu is not None
         self.y, self.mu = y, mu.to(y.dtype).unsqueeze(1)
-        return self.add(_host(torch.nan_to_num(y).sum(0)))
+
+    def place(self, bias: Array) -> Array:
+        self.project(bias)
+        return self.add(_host(torch.nan_to_num(self.y).sum(0)))
 
     def pairs(self, window: float) -> Array:
         if window <= self.tau:
@@ -111,9 +116,10 @@ class TensorRows:
 
     def forced(self, order: NDArray[np.int64]) -> Array:
         usable, k = self._usable()
-        first = usable[:, torch.from_numpy(order).to(self.x.device)].cumsum(1)
-        outside = usable.sum(1, keepdim=True) - first
-        return self.add(_host((k.unsqueeze(1) - outside).clamp(min=0).sum(0)))
+        ordered = torch.from_numpy(order).to(self.x.device)
+        outside = usable.sum(1, keepdim=True) - usable[:, ordered].cumsum(1)
+        certain = torch.minimum((self.x[:, ordered] == torch.inf).cumsum(1), k.unsqueeze(1))
+        return self.add(_host(torch.maximum(certain, k.unsqueeze(1) - outside).sum(0)))
 
     def _usable(self) -> tuple[Tensor, Tensor]:
         """Where rows are above -inf, and their k; rows without a solution ask for nothing."""
