@@ -63,18 +63,23 @@ def assign(
 
 def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tuple[Tensor, Tensor, Tensor]:
     """k for each row, or one; capacity for each column, or one; tau alone."""
-    k, tau = as_tensors(input, k, tau, -1)
+    k, _ = as_tensors(input, k, 1.0, -1)
     if input.dim() != 2:
         raise _checks.not_a_matrix("input", input.shape)
-    if tau.dim():
+    capacity, tau = (_as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
+    if tau.numel() != 1:
         raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
-    try:
-        capacity = torch.as_tensor(capacity, dtype=widest(input.device), device=input.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise _checks.not_a_number("capacity", capacity) from None
+    tau = tau.reshape(())
     if capacity.dim() and capacity.shape not in ((1,), (input.shape[1],)):
         raise _checks.wrong_shape("capacity", (input.shape[1],), capacity.shape)
     return k, capacity, tau
+
+
+def _as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
+    try:
+        return torch.as_tensor(value, dtype=widest(input.device), device=input.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise _checks.not_a_number(name, value) from None
 
 
 class Assignment(torch.autograd.Function):
