@@ -170,6 +170,19 @@ struct Segments {
     int threads;
 };
 
+// Rows of `columns` entries: their sums, and for each pair of columns the sum of 1/r over the rows where both
+// lie between low and high, r the number of entries of the row that do. 0 on the diagonal. NaN counts for
+// nothing.
+template <class T>
+struct Coactive {
+    int64_t rows, columns;
+    const T* v;
+    double low, high;
+    double* sums;      // may be null
+    double* matrix;    // may be null
+    int threads;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
@@ -180,6 +193,7 @@ struct Functions {
     Result (*objective)(const Objective<T>&);
     Result (*box)(const Box<T>&);
     Result (*segments)(const Segments<T>&);
+    Result (*coactive)(const Coactive<T>&);
 };
 
 // A size at which the kernel changes its way of working: tests are built around them.

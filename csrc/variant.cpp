@@ -4,6 +4,7 @@
 #include "at_thresholds.hpp"
 #include "backward.hpp"
 #include "box.hpp"
+#include "coactive.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
@@ -53,6 +54,8 @@ static const Constant constants[] = {
     {"binary_task", binary_task},
     {"binary_worth", binary_worth},
     {"task_segments", task_segments},
+    {"coactive_rows", coactive_rows},
+    {"coactive_blocks", coactive_blocks},
     {nullptr, 0},
 };
 
@@ -63,9 +66,9 @@ const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
                        constants,
                        {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>,
-                        objective<float>, box<float>, segments<float>},
+                        objective<float>, box<float>, segments<float>, coactive<float>},
                        {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
-                        objective<double>, box<double>, segments<double>}};
+                        objective<double>, box<double>, segments<double>, coactive<double>}};
 
 }    // namespace HS_VARIANT
 }    // namespace hs

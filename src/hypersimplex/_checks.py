@@ -207,6 +207,29 @@ def bad_smoothing(value: object) -> ValueError:
     return ValueError(f"label_smoothing must be between 0 and 1, got {value}")
 
 
+# Of the assignment
+
+
+def not_a_matrix(name: str, shape: Sequence[int]) -> ValueError:
+    return ValueError(f"{name} must have two dims, tokens and experts, got shape {tuple(shape)}")
+
+
+def bad_capacity(capacity: float) -> ValueError:
+    return ValueError(f"capacity must be at least 0, got {capacity}")
+
+
+def too_little_capacity(wanted: float, total: float, room: float) -> ValueError:
+    rule = f"capacity must sum to at least {plain_number(wanted)}, the sum of k over the tokens"
+    masked = f", of which the masks and y <= 1 leave {plain_number(room)}" if room < total else ""
+    return ValueError(f"{rule}, got {plain_number(total)}{masked}")
+
+
+def forced_experts(experts: Sequence[int], forced: float, room: float) -> ValueError:
+    names = ", ".join(map(str, experts[:8])) + (", ..." if len(experts) > 8 else "")
+    rule = f"capacity must be at least {plain_number(forced)} for experts {names} together, which masks force on them"
+    return ValueError(f"{rule}, got {plain_number(room)}")
+
+
 # Of tensors
 
 

@@ -7,6 +7,7 @@ try:
 except ModuleNotFoundError as error:
     raise _missing("hypersimplex.jax", "JAX", "jax") from error
 
+from hypersimplex.jax._assignment import soft_assignment
 from hypersimplex.jax._box import box_section
 from hypersimplex.jax._loss import hypersimplex_loss, loss_and_threshold
 from hypersimplex.jax._operator import binary_argmax, soft_binary_argmax, soft_topk, threshold
@@ -21,6 +22,7 @@ __all__ = [
     "loss_and_threshold",
     "predict",
     "scores",
+    "soft_assignment",
     "soft_binary_argmax",
     "soft_topk",
     "soft_topk_segments",

@@ -4,8 +4,9 @@
     hypersimplex::binary(x, k, dim)
     hypersimplex::box(x, total, lower, upper, weight, tau, at_most)    slices along the last dim; the others broadcast
     hypersimplex::segments(x, offsets, k, tau)    rows of different lengths
+    hypersimplex::assign(x, k, capacity, tau)    the assignment, its biases, and the inverse its gradients need
 
-k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py.
+k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py and assignment.py.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hypersimplex.torch import _assignment_rows
 from hypersimplex.torch._boundary import slices, widest
 from hypersimplex.torch.backends import pick
 
@@ -24,6 +26,7 @@ _library.define(
     " -> (Tensor, Tensor)"
 )
 _library.define("segments(Tensor x, Tensor offsets, Tensor k, Tensor tau) -> Tensor")
+_library.define("assign(Tensor x, Tensor k, Tensor capacity, Tensor tau) -> (Tensor, Tensor, Tensor)")
 
 
 def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -49,6 +52,23 @@ def _fake_project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, 
 
 def _fake_binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
     return torch.empty_like(x)
+
+
+def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    y, bias, inverse, _ = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
+    return _as_promised(y, x), bias, inverse
+
+
+def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    experts, wide = x.shape[1], torch.float64 if x.dtype == torch.float64 else torch.float32
+    return torch.empty_like(x), x.new_empty(experts, dtype=wide), x.new_empty((experts, experts), dtype=wide)
+
+
+def _one_by_one(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Any, Any]:
+    """A vmap rule: the assignments of a batch have no rows in common."""
+    each = [arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)]
+    results = [assign(*one) for one in zip(*each, strict=True)]
+    return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0, 0)
 
 
 def _batched(op: Any, results: int) -> Any:
@@ -110,12 +130,13 @@ def _batched_segments(info: Any, in_dims: tuple[int | None, ...], *tensors: Tens
 
 
 _ops = torch.ops.hypersimplex
-project, binary, box, segments = _ops.project, _ops.binary, _ops.box, _ops.segments
+project, binary, box, segments, assign = _ops.project, _ops.binary, _ops.box, _ops.segments, _ops.assign
 for _name, _run, _fake, _rule in (
     ("project", _project, _fake_project, _batched(project, 2)),
     ("binary", _binary, _fake_binary, _batched(binary, 1)),
     ("box", _box, _fake_box, _batched_box),
     ("segments", _segments, lambda x, *rest: torch.empty_like(x), _batched_segments),
+    ("assign", _assign, _fake_assign, _one_by_one),
 ):
     _library.impl(_name, _run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"hypersimplex::{_name}", _fake, lib=_library)

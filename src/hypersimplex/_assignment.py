@@ -1,0 +1,242 @@
+"""The biases of soft_assignment: projected Newton steps on one number for each column, whoever computes the rows.
+
+For given biases b the rows are projections of x - b, and the sums of the columns are the gradient of a convex function
+of b, whose minimum over b >= 0 is sought. With M the entries inside (0, 1) and r their number in each row, its second
+derivative is (diag(column sums of M) - M' diag(1/r) M)/tau: the Laplacian of a graph of columns, which are linked
+where rows have both inside.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hypersimplex import _checks
+
+Array = NDArray[np.float64]
+
+_DIRECT_STEPS = 15
+_PATIENT_STEPS = 30
+_MOST_TRIALS = 40  # shortenings of one step
+_MOST_EXCHANGES = 50  # of columns that are held at zero
+_ROUNDING = 1e-7  # of capacities that are meant to sum to the demand
+_ROUNDED = 200  # times the tolerance: what a search may leave that is stuck in its own rounding
+
+
+class Rows(Protocol):
+    """All rows, of all ranks, at the biases of the last call of `place`."""
+
+    tau: float
+    tolerance: float  # that the dtype of the rows can reach, relative to a capacity
+
+    def place(self, bias: Array) -> Array:
+        """Project the rows of x - bias; return the sums of the columns."""
+
+    def pairs(self, window: float) -> Array:
+        """For each pair of columns the sum of 1/r over the rows that have both inside, 0 on the diagonal.
+
+        Inside are the entries between 0 and 1, or with window > tau those of a window so much wider around them.
+        """
+
+    def demand(self) -> tuple[float, Array, float]:
+        """The sum of k, how many rows each column may take, and the distance from the least to the largest x."""
+
+    def forced(self, order: NDArray[np.int64]) -> Array:
+        """What the rows cannot place but in the first 1, 2, ... columns of the order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    bias: Array
+    inverse: Array  # of tau times the second derivative, on the columns with a bias; 0 elsewhere
+    steps: int
+    passes: int  # projections of all rows
+
+
+def find(rows: Rows, capacity: Array, start: Array) -> Found:
+    search = _Search(rows, capacity, start)
+    wanted, usable, spread = rows.demand()
+    _check_total(wanted, capacity, usable)
+    search.widest = 2 * (spread + rows.tau)
+    if not search.run(_DIRECT_STEPS, patient=False):
+        _check_forced(rows, search.bias, capacity)
+        _by_cooling(search, spread)
+    links = laplacian(rows.pairs(rows.tau))
+    free = _grounded(search.bias > 0, search.bias, components(links))
+    return Found(search.bias, _inverse_on(links, free), search.steps, search.passes)
+
+
+def _by_cooling(search: "_Search", spread: float) -> None:
+    """Few rows at a small tau are a puzzle, at a large one an average: solve that first, and cool down from there."""
+    rows, tau = search.rows, search.rows.tau
+    warm, bias, factor = max(spread, tau), np.zeros_like(search.bias), 0.25
+    rows.tau = warm
+    while factor < 0.9:
+        search.go(bias)
+        if search.run(_PATIENT_STEPS, patient=True):
+            if rows.tau <= tau:
+                return
+            warm, bias = rows.tau, search.bias
+        else:
+            factor = factor**0.5
+        rows.tau = max(tau, warm * factor)
+    rows.tau = tau
+    search.go(search.bias)
+    if search.error > _ROUNDED * rows.tolerance:
+        _check_forced(rows, search.bias, search.capacity)
+        raise RuntimeError(f"no biases found: an expert misses its capacity by {search.error:.1%}")
+
+
+class _Search:
+    """Where a search stands."""
+
+    widest = np.inf  # a window that holds all entries
+
+    def __init__(self, rows: Rows, capacity: Array, start: Array) -> None:
+        self.rows, self.capacity = rows, capacity
+        self.steps = self.passes = 0
+        self.go(start)
+
+    def run(self, most: int, patient: bool) -> bool:
+        best, stuck = np.inf, 0
+        for _ in range(most):
+            stuck = 0 if self.error < best / 2 else stuck + 1
+            best = min(best, self.error)
+            if self.error <= self.rows.tolerance or (stuck > 5 and self.error <= _ROUNDED * self.rows.tolerance):
+                return True
+            move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest)
+            self._walk(move, patient)
+            self.steps += 1
+        return self.error <= self.rows.tolerance
+
+    def go(self, bias: Array) -> None:
+        self.bias, self.excess = bias, self.rows.place(bias) - self.capacity
+        self.passes += 1
+        missed = np.where(bias > 0, np.abs(self.excess), np.maximum(self.excess, 0))
+        self.error = float(np.max(missed / np.maximum(self.capacity, 1), initial=0.0))
+
+    def _walk(self, move: Array, patient: bool) -> None:
+        """Walk less far while the slope there is steep the other way; with patience, to where it is nearly level."""
+        bias, excess = self.bias, self.excess
+        near, far, length = 0.0, np.inf, 1.0
+        for _ in range(_MOST_TRIALS):
+            there = np.maximum(bias + length * move, 0)
+            path = there - bias
+            self.go(there - there.min(initial=np.inf))  # a number added to all biases changes no row
+            before, after = float(excess @ path), float(self.excess @ path)
+            if not before > 0 or (after >= -0.5 * before and not patient) or abs(after) <= 0.1 * before:
+                return
+            if after > 0:
+                near = length
+            else:
+                far = length
+            if far == np.inf:
+                length *= 3
+            elif far - near <= 1e-2 * far:
+                return
+            else:
+                aim = length * before / (before - after) if after < before else far
+                length = min(max(aim, near + 0.1 * (far - near)), far - 0.3 * (far - near))
+
+
+def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float) -> Array:
+    """A step much longer than tau leaves the entries it was computed from: then a window of its own length tells more.
+
+    Where the entries inside link no column with room to those that need it, wider windows link these parts.
+    """
+    window = rows.tau
+    links = near = laplacian(rows.pairs(window)) / window
+    apart = np.not_equal.outer(*[components(near)] * 2)
+    while True:
+        move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
+        size = float(np.std(move)) if move.size else 0.0
+        if window >= widest or (complete and size <= 1.5 * window):
+            break
+        window = min(widest, size if complete else 2 * window)
+        pairs = rows.pairs(window)
+        links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
+    longest = float(np.max(np.abs(move), initial=0.0))
+    return move * min(1.0, widest / longest) if longest else move
+
+
+def _bounded_step(
+    links: Array, excess: Array, bias: Array, capacity: Array, tolerance: float
+) -> tuple[Array, bool]:
+    """The minimum of the quadratic model over bias + move >= 0, by exchanging columns held at zero for others.
+
+    Also whether the model has one: a part of the graph that is too full as a whole has not.
+    """
+    parts = components(links)
+    free = _grounded((bias > 0) | (excess > 0), bias, parts)
+    slack = tolerance / 4 * np.maximum(capacity, 1)
+    for _ in range(_MOST_EXCHANGES):
+        move = np.where(free, 0.0, -bias)
+        move[free] = np.linalg.solve(links[np.ix_(free, free)], (excess - links @ move)[free])
+        left = excess - links @ move
+        wanted = np.where(free, bias + move > 0, left > slack)
+        after = _grounded(wanted, bias + move, parts)
+        if (after == free).all():
+            break
+        free = after
+    return move, not (~free & (left > slack)).any()
+
+
+def laplacian(pairs: Array) -> Array:
+    return np.diag(pairs.sum(1)) - pairs
+
+
+def components(links: Array) -> NDArray[np.int64]:
+    """The least column of the part of the graph each column is in."""
+    joined = (links != 0) | np.eye(len(links), dtype=bool)
+    label = np.arange(len(links))
+    while True:
+        least = np.where(joined, label, len(links)).min(1, initial=len(links))
+        if (least == label).all():
+            return label
+        label = least
+
+
+def _grounded(free: NDArray[np.bool_], bias: Array, parts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """One column of each part is held, or its equations would leave a number open: the one of the least bias."""
+    held = np.bincount(parts, weights=~free, minlength=len(free))
+    free = free.copy()
+    for part in np.unique(parts):
+        if not held[part]:
+            members = np.flatnonzero(parts == part)
+            free[members[np.argmin(bias[members])]] = False
+    return free
+
+
+def _inverse_on(links: Array, free: NDArray[np.bool_]) -> Array:
+    inverse = np.zeros_like(links)
+    inverse[np.ix_(free, free)] = np.linalg.inv(links[np.ix_(free, free)])
+    return inverse
+
+
+def _check_total(wanted: float, capacity: Array, usable: Array) -> None:
+    room = float(np.minimum(capacity, usable).sum())
+    if room < wanted * (1 - _ROUNDING):
+        raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
+
+
+def _check_forced(rows: Rows, bias: Array, capacity: Array) -> None:
+    """The biases of experts that cannot have enough room run away from the others."""
+    order = np.argsort(-bias, kind="stable")
+    forced, room = rows.forced(order), np.cumsum(capacity[order])
+    for last in np.flatnonzero(forced > room * (1 + _ROUNDING))[:1]:
+        raise _checks.forced_experts(order[: last + 1].tolist(), float(forced[last]), float(room[last]))
+
+
+def as_capacity(value: Any, experts: int) -> Array:
+    """One number for each expert, out of one for all or one for each."""
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _checks.not_a_number("capacity", value) from None
+    if array.shape not in ((), (1,), (experts,)):
+        raise _checks.wrong_shape("capacity", (experts,), array.shape)
+    array = np.broadcast_to(array, (experts,))
+    for bad in array[~(array >= 0)][:1]:
+        raise _checks.bad_capacity(float(bad))
+    return np.minimum(array, 1e300)  # no limit is a limit too

@@ -1,0 +1,117 @@
+"""soft_assignment for NumPy, and the rows of it in memory, which torch's CPU tensors share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hypersimplex import _assignment, _checks, _kernel
+from hypersimplex._numpy import per_slice, prepare, threads
+
+Array = NDArray[Any]
+
+
+def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float = 1.0) -> tuple[Array, Array]:
+    """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
+
+    A soft assignment of tokens, the rows of x, to experts, its columns: y = clip((x - a_i - b_j)/tau, 0, 1) with
+    one number a for each token and one bias b >= 0 for each expert, 0 where the expert has room left. Return y and b;
+    the rows of y are `soft_binary_argmax(x - b, k, tau)`.
+
+    Args:
+        x: floating-point array of tokens and experts. -inf keeps a token from an expert.
+        k: the sum of every row: a number, or one for each token (0 for tokens that only fill up a batch).
+        capacity: the largest sum of a column: a number, or one for each expert.
+        tau: temperature, positive.
+
+    >>> x = np.array([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
+    >>> y, bias = soft_assignment(x, k=1, capacity=2)
+    >>> y
+    array([[0.625, 0.375],
+           [1.   , 0.   ],
+           [0.375, 0.625],
+           [0.   , 1.   ]])
+    >>> bias
+    array([0.75, 0.  ])
+    """
+    x, dtype, _ = prepare(x, -1)
+    if x.ndim != 2:
+        raise _checks.not_a_matrix("x", x.shape)
+    x = np.ascontiguousarray(x)
+    k_number, k_array = per_slice("k", k, x.shape[:1])
+    rows = MemoryRows(x, k_number, k_array, _checks.check_number("tau", tau), threads(), "axis -1")
+    limits = _assignment.as_capacity(capacity, x.shape[1])
+    found = _assignment.find(rows, limits, np.zeros(x.shape[1]))
+    y, bias = rows.y, found.bias.astype(x.dtype)
+    return y if y.dtype == dtype else y.astype(dtype), bias
+
+
+class MemoryRows:
+    """Rows of contiguous float32 or float64 memory, by the kernel. `add` sums arrays over ranks, `most` takes maxima."""
+
+    def __init__(
+        self,
+        x: Array,
+        k: float,
+        k_array: Array | None,
+        tau: float,
+        count: int,
+        where: str,
+        add: Callable[[Array], Array] = np.asarray,
+        most: Callable[[Array], Array] = np.asarray,
+    ) -> None:
+        self.x, self.k, self.k_array, self.tau, self.threads, self.where = x, k, k_array, tau, count, where
+        self.add, self.most = add, most
+        self.tolerance = 5e-6 if x.dtype == np.float32 else 1e-9
+        self.z, self.y, self.mu = np.empty_like(x), np.empty_like(x), np.empty(len(x))
+
+    def project(self, bias: Array) -> None:
+        np.subtract(self.x, bias.astype(self.x.dtype), out=self.z)
+        failure = _kernel.project(self.z, self.k, self.tau, self.y, self.mu, self.k_array, None, -1, self.threads)
+        if failure:
+            k = self.k if self.k_array is None else float(self.k_array[failure[1]])
+            _checks.raise_failure(failure, k, self.tau, self.x.shape[1], self.where)
+
+    def place(self, bias: Array) -> Array:
+        self.project(bias)
+        sums = np.empty(self.x.shape[1])
+        _kernel.coactive(self.y, 0.0, 1.0, sums=sums, threads=self.threads)
+        return self.add(sums)
+
+    def pairs(self, window: float) -> Array:
+        matrix = np.empty((self.x.shape[1],) * 2)
+        if window <= self.tau:
+            _kernel.coactive(self.y, 0.0, 1.0, matrix=matrix, threads=self.threads)
+        else:
+            with np.errstate(invalid="ignore"):  # inf - inf: a row that is all infinities is settled
+                above = self.z - self.mu.astype(self.z.dtype)[:, None]
+            low, high = (self.tau - window) / 2, (self.tau + window) / 2
+            _kernel.coactive(above, low, high, matrix=matrix, threads=self.threads)
+        return self.add(matrix)
+
+    def demand(self) -> tuple[float, Array, float]:
+        usable, k = self._usable()
+        finite = self.x if usable is None else self.x[np.isfinite(self.x)]
+        ends = np.array([finite.max(), -finite.min()] if finite.size else [0.0, 0.0], np.float64)
+        columns = np.full(self.x.shape[1], len(self.x)) if usable is None else usable.sum(0)
+        total = self.add(np.array([k.sum(), *columns], np.float64))
+        return float(total[0]), total[1:], float(self.most(ends).sum())
+
+    def forced(self, order: NDArray[np.int64]) -> Array:
+        usable, k = self._usable()
+        if usable is None:
+            usable = np.ones(self.x.shape, bool)
+        x, k = self.x[~np.isnan(self.x).any(1)][:, order], k[:, None]
+        outside = usable.sum(1, keepdims=True) - np.cumsum(usable[:, order], 1)
+        certain = np.minimum(np.cumsum(x == np.inf, 1), k)
+        return self.add(np.maximum(certain, k - outside).sum(0))
+
+    def _usable(self) -> tuple[Array | None, Array]:
+        """Where rows without a NaN are above -inf, None for everywhere; and the k of these rows."""
+        k = np.full(len(self.x), self.k) if self.k_array is None else self.k_array
+        with np.errstate(invalid="ignore"):
+            if np.isfinite(self.x.sum(dtype=np.float64)):
+                return None, k
+        good = ~np.isnan(self.x).any(1)
+        return self.x[good] > -np.inf, k[good]

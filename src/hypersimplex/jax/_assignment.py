@@ -1,0 +1,106 @@
+"""soft_assignment for JAX: the search runs on the host, by the NumPy front end; derivatives by one custom_jvp rule."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from hypersimplex import _assignment, _checks
+from hypersimplex._numpy import threads
+from hypersimplex._numpy_assignment import MemoryRows
+from hypersimplex.jax._along import Array
+from hypersimplex.jax._arguments import is_known, per_slice, widened
+
+
+def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayLike = 1.0) -> tuple[Array, Array]:
+    """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
+
+    A soft assignment of tokens, the rows of x, to experts, its columns: y = clip((x - a_i - b_j)/tau, 0, 1) with
+    one number a for each token and one bias b >= 0 for each expert, 0 where the expert has room left. Return y and b;
+    y has exact derivatives to x, k, capacity and tau, b has none.
+
+    The search runs on the host: under jit it is a callback, and a problem without a solution gives NaN there.
+
+    Args:
+        x: floating-point array of tokens and experts. -inf keeps a token from an expert.
+        k: the sum of every row: a number, or one for each token (0 for tokens that only fill up a batch).
+        capacity: the largest sum of a column: a number, or one for each expert.
+        tau: temperature, positive.
+
+    >>> x = jnp.array([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
+    >>> y, bias = soft_assignment(x, k=1, capacity=2)
+    >>> y
+    Array([[0.625, 0.375],
+           [1.   , 0.   ],
+           [0.375, 0.625],
+           [0.   , 1.   ]], dtype=float32)
+    >>> bias
+    Array([0.75, 0.  ], dtype=float32)
+    """
+    array = jnp.asarray(x)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise _checks.not_floating("x", getattr(x, "dtype", array.dtype))
+    if array.ndim != 2:
+        raise _checks.not_a_matrix("x", array.shape)
+    ks, taus = per_slice("k", k, array.shape[:1]), per_slice("tau", tau, ())
+    limits = capacity if isinstance(capacity, jax.Array) else _assignment.as_capacity(capacity, array.shape[1])
+    if limits.shape not in ((), (1,), (array.shape[1],)):
+        raise _checks.wrong_shape("capacity", (array.shape[1],), limits.shape)
+    if all(map(is_known, (array, ks, limits, taus))):
+        _solve(np.asarray(widened(array)), *(np.asarray(v, np.float64) for v in (ks, limits, taus)))
+    wide = widened(array)
+    y, bias, _ = _assign(wide, *(jnp.asarray(v, wide.dtype) for v in (ks, limits, taus)))
+    return y.astype(array.dtype), bias
+
+
+def _solve(x: Any, k: Any, capacity: Any, tau: Any) -> tuple[Any, Any, Any]:
+    x = np.ascontiguousarray(x)
+    ks = np.ascontiguousarray(np.broadcast_to(np.asarray(k, np.float64), x.shape[:1]))
+    _checks.check_numbers(0, float(tau), x.shape[1], "axis -1")
+    rows = MemoryRows(x, 0.0, ks, float(tau), threads(), "axis -1")
+    found = _assignment.find(rows, _assignment.as_capacity(capacity, x.shape[1]), np.zeros(x.shape[1]))
+    return rows.y, found.bias.astype(x.dtype), found.inverse.astype(x.dtype)
+
+
+def _solve_or_nan(x: Any, *numbers: Any) -> tuple[Any, Any, Any]:
+    x = np.asarray(x)
+    try:
+        return _solve(x, *(np.asarray(v) for v in numbers))
+    except (ValueError, RuntimeError):
+        experts = x.shape[1]
+        return tuple(np.full(s, np.nan, x.dtype) for s in (x.shape, (experts,), (experts, experts)))  # type: ignore[return-value]
+
+
+@jax.custom_jvp
+def _assign(x: Array, k: Array, capacity: Array, tau: Array) -> tuple[Array, Array, Array]:
+    """y, the biases, and the inverse that derivatives need."""
+    experts = x.shape[1]
+    shapes = tuple(jax.ShapeDtypeStruct(s, x.dtype) for s in (x.shape, (experts,), (experts, experts)))
+    out: tuple[Array, Array, Array] = jax.pure_callback(
+        _solve_or_nan, shapes, x, k, capacity, tau, vmap_method="sequential"
+    )
+    return out
+
+
+@_assign.defjvp
+def _derivative(primals: Any, tangents: Any) -> Any:
+    """While the entries inside stay the same, all is linear: rows are centered, then columns by the inverse."""
+    x, k, _, tau = primals
+    dx, dk, dcapacity, dtau = tangents
+    y, bias, inverse = _assign(*primals)
+    inside = ((y > 0) & (y < 1)) | jnp.isnan(y)
+    count = jnp.maximum(jnp.sum(inside, 1, keepdims=True), 1)
+    centered = partial(_centered, inside, count)
+    moved = jnp.where(inside & jnp.isfinite(x), dx, 0) / tau - y * (dtau / tau)
+    rows = centered(moved) + jnp.where(inside, jnp.broadcast_to(dk, k.shape)[..., None] / count, 0)
+    shift = inverse @ (jnp.sum(rows, 0) - dcapacity)
+    dy = rows - centered(jnp.broadcast_to(shift, y.shape))
+    return (y, bias, inverse), (dy, jnp.zeros_like(bias), jnp.zeros_like(inverse))
+
+
+def _centered(inside: Array, count: Array, v: Array) -> Array:
+    v = jnp.where(inside, v, 0)
+    return jnp.where(inside, v - jnp.sum(v, 1, keepdims=True) / count, 0)

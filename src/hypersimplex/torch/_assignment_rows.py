@@ -1,0 +1,133 @@
+"""The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend; alone or on ranks."""
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hypersimplex import _assignment, _checks
+from hypersimplex._numpy_assignment import MemoryRows
+from hypersimplex.torch._boundary import doubles, even
+from hypersimplex.torch._ranks import Ranks
+from hypersimplex.torch.backends import Backend, kernel, pick, plain
+
+Array = NDArray[Any]
+
+
+def solve(
+    x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """y, the biases, the inverse that gradients need, and the number of steps. k has one number for each row."""
+    rows: Any = None
+    error: Exception | None = None
+    limits = np.zeros(0)
+    try:
+        rows, limits = _read(x, k, capacity, tau, ranks)
+        if ranks is not None:
+            rows.project(np.zeros(x.shape[1]))  # a bad row must be told before the others wait for its sums
+    except Exception as own:
+        if ranks is None:
+            raise
+        error = own
+    if ranks is not None:
+        _agree(ranks, x.shape[1], limits, float(tau), error)
+    first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
+    found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    y = torch.as_tensor(rows.y, device=x.device).to(x.dtype)
+    bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
+    return y, bias, inverse, found.steps
+
+
+def _read(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, ranks: Ranks | None) -> tuple[Any, Array]:
+    limits = _assignment.as_capacity(capacity.detach().cpu().double().numpy(), x.shape[1])
+    _checks.check_numbers(0, float(tau), x.shape[1], "dim -1")
+    add, most = (_over(ranks.sum), _over(ranks.maximum)) if ranks else (np.asarray, np.asarray)
+    backend = pick(x)
+    if backend is not kernel:
+        return TensorRows(x.detach(), k.detach(), float(tau), backend, add, most), limits
+    memory = even("input", x).contiguous().numpy()
+    ks = doubles("k", k, (x.shape[0],)).numpy()
+    return MemoryRows(memory, 0.0, ks, float(tau), torch.get_num_threads(), "dim -1", add, most), limits
+
+
+def _over(reduce: Callable[[Tensor], Tensor]) -> Callable[[Array], Array]:
+    return lambda value: reduce(torch.from_numpy(value)).numpy()
+
+
+def _agree(ranks: Ranks, experts: int, limits: Array, tau: float, error: Exception | None) -> None:
+    """Every rank raises if one of them failed, or if they do not ask for the same."""
+    asked = zlib.crc32(np.array([tau, *limits]).tobytes())
+    told = torch.tensor([int(error is None), experts, asked], device=ranks.device)
+    table = torch.stack(ranks.gather(told, [3] * ranks.size)).tolist()
+    if error is not None:
+        raise error
+    for rank, (fine, size, sum_of) in enumerate(table):
+        if not fine:
+            raise RuntimeError(f"rank {rank} failed before the assignment")
+        if size != experts:
+            raise ValueError(f"input must have the same number of experts on every rank, got {[t[1] for t in table]}")
+        if sum_of != asked:
+            raise ValueError(f"capacity and tau must be the same on every rank, got others on rank {rank}")
+
+
+class TensorRows:
+    """Rows on any device: only sums of columns and pairs of columns come to the host."""
+
+    def __init__(
+        self, x: Tensor, k: Tensor, tau: float, backend: Backend,
+        add: Callable[[Array], Array], most: Callable[[Array], Array],
+    ) -> None:  # fmt: skip
+        self.x = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        self.k, self.tau, self.backend, self.add, self.most = k, tau, backend, add, most
+        self.tolerance = 5e-6 if self.x.dtype == torch.float32 else 1e-9
+
+    def project(self, bias: Array) -> None:
+        self.z = self.x - torch.as_tensor(bias).to(self.x.device, self.x.dtype)
+        y, mu = self.backend.project(self.z, self.k, self.tau, -1)
+        assert y is not None
+        assert mu is not None
+        self.y, self.mu = y, mu.to(y.dtype).unsqueeze(1)
+
+    def place(self, bias: Array) -> Array:
+        self.project(bias)
+        return self.add(_host(torch.nan_to_num(self.y).sum(0)))
+
+    def pairs(self, window: float) -> Array:
+        if window <= self.tau:
+            inside, _ = plain.active_entries(torch.nan_to_num(self.y), 1)
+        else:
+            inside = ((self.z - self.mu) - self.tau / 2).abs() < window / 2
+        mask = inside.to(self.y.dtype)
+        matrix = _host(mask.T @ (mask / mask.sum(1, keepdim=True).clamp(min=1)))
+        matrix = np.triu(matrix, 1)  # exactly symmetric
+        return self.add(matrix + matrix.T)
+
+    def demand(self) -> tuple[float, Array, float]:
+        usable, k = self._usable()
+        finite = self.x[torch.isfinite(self.x)]
+        ends = _host(torch.stack([finite.max(), -finite.min()])) if finite.numel() else np.zeros(2)
+        total = self.add(np.array([float(k.sum()), *_host(usable.sum(0))]))
+        return float(total[0]), total[1:], float(self.most(ends).sum())
+
+    def forced(self, order: NDArray[np.int64]) -> Array:
+        usable, k = self._usable()
+        ordered = torch.from_numpy(order).to(self.x.device)
+        outside = usable.sum(1, keepdim=True) - usable[:, ordered].cumsum(1)
+        certain = torch.minimum((self.x[:, ordered] == torch.inf).cumsum(1), k.unsqueeze(1))
+        return self.add(_host(torch.maximum(certain, k.unsqueeze(1) - outside).sum(0)))
+
+    def _usable(self) -> tuple[Tensor, Tensor]:
+        """Where rows are above -inf, and their k; rows without a solution ask for nothing."""
+        k = self.k.expand(self.x.shape[0])
+        usable = self.x > -torch.inf
+        good = ~torch.isnan(self.x).any(1) & (k <= usable.sum(1))
+        return usable & good.unsqueeze(1), torch.where(good, k, 0)
+
+
+def _host(value: Tensor) -> Array:
+    return value.detach().cpu().double().numpy()

@@ -1,0 +1,142 @@
+"""soft_assignment for PyTorch: rows that sum to k, columns to at most their capacity, and the exact gradient."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hypersimplex import _checks
+from hypersimplex.torch import _operators
+from hypersimplex.torch._assignment_rows import solve
+from hypersimplex.torch._batch import Number
+from hypersimplex.torch._boundary import has_batches, is_eager, widest
+from hypersimplex.torch._projection import TENSORS, as_tensors
+from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
+from hypersimplex.torch.backends import Backend, pick, plain
+
+
+def soft_assignment(
+    input: Tensor, k: Number, capacity: Number, tau: Number = 1.0, *, group: Any = None
+) -> tuple[Tensor, Tensor]:
+    """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
+
+    A soft assignment of tokens, the rows, to experts, the columns: y = clip((input - a_i - b_j)/tau, 0, 1) with one
+    number a for each token and one bias b >= 0 for each expert, 0 where the expert has room left. Return y and b; the
+    rows of y are `soft_binary_argmax(input - b, k, tau)`. y has exact gradients to input, k, capacity and tau; b has
+    none.
+
+    Args:
+        input: floating-point tensor of tokens and experts; -inf keeps a token from an expert. float16 and bfloat16 are
+            computed in float32.
+        k: the sum of every row: a number, or one for each token (0 for tokens that only fill up a batch).
+        capacity: the largest sum of a column: a number, or one for each expert.
+        tau: temperature, positive.
+        group: process group, or True for the default one, if every rank holds some of the tokens. Then capacity is
+            that of all ranks' tokens together, and the result is what one process would give that held them all.
+
+    >>> x = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
+    >>> y, bias = soft_assignment(x, k=1, capacity=2)
+    >>> y
+    tensor([[0.6250, 0.3750],
+            [1.0000, 0.0000],
+            [0.3750, 0.6250],
+            [0.0000, 1.0000]])
+    >>> bias
+    tensor([0.7500, 0.0000])
+    """
+    return assign(input, k, capacity, tau, None, group)
+
+
+def assign(
+    input: Tensor, k: Number, capacity: Number, tau: Number, start: Tensor | None, group: Any
+) -> tuple[Tensor, Tensor]:
+    """soft_assignment with biases to start from."""
+    ranks = None if group is None else members(group, input)
+    k, capacity, tau = _as_numbers(input, k, capacity, tau)
+    if type(input) in TENSORS and is_eager():
+        y, bias = Assignment.apply(input, k, capacity, tau, start, ranks)
+        return y, bias
+    if ranks is not None:
+        raise RuntimeError("with group, soft_assignment cannot be compiled, traced or transformed")
+    return _formula(input, k, capacity, tau)
+
+
+def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tuple[Tensor, Tensor, Tensor]:
+    """k for each row, or one; capacity for each column, or one; tau alone."""
+    k, _ = as_tensors(input, k, 1.0, -1)
+    if input.dim() != 2:
+        raise _checks.not_a_matrix("input", input.shape)
+    capacity, tau = (_as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
+    if tau.numel() != 1:
+        raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
+    tau = tau.reshape(())
+    if capacity.dim() and capacity.shape not in ((1,), (input.shape[1],)):
+        raise _checks.wrong_shape("capacity", (input.shape[1],), capacity.shape)
+    return k, capacity, tau
+
+
+def _as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
+    try:
+        return torch.as_tensor(value, dtype=widest(input.device), device=input.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise _checks.not_a_number(name, value) from None
+
+
+class Assignment(torch.autograd.Function):
+    """With P the derivative of the rows' projections and G the inverse of the columns' second derivative:
+
+    the gradient is that of the rows for v - lambda, lambda = G (column sums of P v); to a capacity it is lambda.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None, ranks: Ranks | None
+    ) -> tuple[Tensor, Tensor]:
+        y, bias, inverse, _ = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
+        ctx.save_for_backward(y, inverse, k, capacity, tau)
+        ctx.backend, ctx.ranks = pick(input), ranks
+        ctx.mark_non_differentiable(bias)
+        return y, bias
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        y, inverse, k, capacity, tau = ctx.saved_tensors
+        if ctx.ranks is not None:
+            refuse_second_order()
+        again = torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager()
+        backend: Backend = plain if again else ctx.backend
+        if not again:
+            tau = tau.detach()
+        v = v.to(inverse.dtype)
+        pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
+        assert pulled is not None
+        sums = pulled.sum(0)
+        if ctx.ranks is not None:
+            sums = ctx.ranks.sum(sums)
+        shift = inverse @ sums * tau.to(inverse.dtype)
+        to_x, to_k, to_tau = backend.pullback(y, v - shift, tau, 1)
+        assert to_x is not None
+        assert to_k is not None
+        assert to_tau is not None
+        return (
+            to_x.to(y.dtype), to_k.to(k.dtype).sum_to_size(k.shape), shift.to(capacity.dtype).sum_to_size(capacity.shape),
+            to_tau.to(tau.dtype).sum(), None, None,
+        )  # fmt: skip
+
+
+def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """The values of the operator, plus a term that is 0 and has the derivative, by operations any transform knows."""
+    y, bias, inverse = _operators.assign(input.detach(), k.detach(), capacity.detach(), tau.detach())
+    wide = inverse.dtype
+    active, count = plain.active_entries(y.to(wide), 1)
+    x = input.to(wide)
+    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    inside = torch.where(active, (y.to(wide) * tau.detach().to(wide) + moved) / tau.to(wide), 0)
+    ones = (y == 1).sum(1, keepdim=True)
+    each = k.unsqueeze(1) if k.dim() else k
+    centered = inside + torch.where(active, ((each.to(wide) - ones) - inside.sum(1, keepdim=True)) / count, 0)
+    over = centered.sum(0) + (y == 1).sum(0) - capacity.to(wide)
+    shift = (inverse @ (over - over.detach())).expand_as(y)
+    shift = torch.where(active, shift, 0)
+    change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
+    return (y.to(wide) + (change - change.detach())).to(input.dtype), bias

@@ -1,0 +1,103 @@
+"""A router for mixtures of experts that keeps every expert within its capacity."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hypersimplex import _checks
+from hypersimplex.torch._boundary import is_recorded
+from hypersimplex.torch._ranks import members
+from hypersimplex.torch.assignment import assign
+from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax
+
+_MOMENTUM = 0.1  # weight of the latest batch once ten have been seen; until then the plain average
+
+
+class BalancedRouter(nn.Module):
+    """Weights of each token for each expert: k in all per token, at most its capacity per expert.
+
+    While training it solves `soft_assignment` for the tokens of the batch, starting from the biases so far, and moves
+    its `bias` towards the batch's. In `eval()` every token is routed by itself, by the scores less `bias`, which
+    `state_dict` saves. So a served token's experts do not depend on the other tokens.
+
+    Args:
+        num_experts: the size of the last dim of the scores.
+        k: how many experts a token has.
+        capacity_factor: an expert's capacity as a multiple of its equal share, tokens * k / num_experts; 1 or more.
+        tau: temperature: the smaller it is, the closer the weights are to 0 and 1.
+        hard: return exactly k ones for each token, those of the largest scores less the bias, with the gradient of the
+            weights. Then an expert may exceed its capacity by a few tokens.
+        group: process group, or True, if every rank holds some of the tokens.
+
+    >>> router = BalancedRouter(num_experts=2, k=1)
+    >>> scores = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
+    >>> router(scores).sum(0)
+    tensor([2., 2.])
+    >>> router.bias
+    tensor([0.7500, 0.0000])
+    >>> router.eval()(scores[:1])
+    tensor([[0.6250, 0.3750]])
+    """
+
+    bias: Tensor
+    batches: Tensor
+
+    def __init__(
+        self,
+        num_experts: int,
+        k: float,
+        capacity_factor: float = 1.0,
+        tau: float = 1.0,
+        hard: bool = False,
+        *,
+        group: Any = None,
+    ) -> None:
+        super().__init__()
+        _checks.check_numbers(k, tau, num_experts, "experts")
+        if not capacity_factor >= 1:
+            raise ValueError(f"capacity_factor must be at least 1, got {capacity_factor}")
+        if hard and k != int(k):
+            raise _checks.not_whole(k)
+        self.num_experts, self.k, self.capacity_factor = num_experts, k, capacity_factor
+        self.tau, self.hard, self.group = tau, hard, group
+        self.register_buffer("bias", torch.zeros(num_experts))
+        self.register_buffer("batches", torch.zeros(()))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The weights of every token (the last dim holds its scores), of the input's shape."""
+        if input.dim() == 0 or input.shape[-1] != self.num_experts:
+            raise _checks.wrong_shape("input", ("...", self.num_experts), input.shape)
+        scores = input.reshape(-1, self.num_experts)
+        if self.training and scores.shape[0]:
+            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self._start(), self.group)
+            if not is_recorded():
+                self._track(bias)
+        else:
+            bias = self.bias.to(scores.dtype)
+            y = soft_binary_argmax(scores - bias, self.k, self.tau)
+        if self.hard:
+            chosen = binary_argmax(scores.detach() - bias.to(scores.dtype), self.k)
+            y = chosen + (y - y.detach())
+        return y.reshape(input.shape)
+
+    def extra_repr(self) -> str:
+        return (
+            f"num_experts={self.num_experts}, k={self.k}, capacity_factor={self.capacity_factor}, "
+            f"tau={self.tau}, hard={self.hard}"
+        )
+
+    def _capacity(self, scores: Tensor) -> float:
+        tokens = float(scores.shape[0])
+        if self.group is not None:
+            tokens = float(members(self.group, scores).sum(torch.tensor(tokens, dtype=torch.float64)))
+        return self.capacity_factor * tokens * self.k / self.num_experts
+
+    def _start(self) -> Tensor | None:
+        return self.bias.clone()
+
+    @torch.no_grad()
+    def _track(self, bias: Tensor) -> None:
+        self.batches += 1
+        rate = (1 / self.batches).clamp(min=_MOMENTUM)
+        self.bias += rate * (bias.to(self.bias.dtype) - self.bias)
