@@ -50,7 +50,7 @@ struct LossAtTasks {
         T *x = tile.x + j * tile.spacing, inverse = static_cast<T>(1 / p.tau[c]);
         Split<T> at = split_any<T>(p.mu[c], a.low[c]);
         if (p.grad) {
-            T factor = static_cast<T>(p.weight[c] * a.scale / p.tau[c]), mean = static_cast<T>(a.mean[c]);
+            T factor = static_cast<T>(p.weight[c] / p.tau[c]), mean = static_cast<T>(a.mean[c]);
             return loss_grad(x, tile.targets(j), 0, tile.n, at, inverse, mean, factor, x);
         }
         LossSums s = loss_pass(x, tile.targets(j), 0, tile.n, at, inverse);

@@ -85,7 +85,7 @@ Answer at_thresholds_t(const Array& x, uintptr_t labels, uintptr_t dense, int64_
                  threads};
     return tell(without_gil([&] {
         return functions<T>().loss_at(
-            {loss, pointer<const double>(low), pointer<const double>(mean), 1.0, pointer<double>(sums)});
+            {loss, pointer<const double>(low), pointer<const double>(mean), pointer<double>(sums)});
     }));
 }
 

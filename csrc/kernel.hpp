@@ -130,7 +130,6 @@ struct LossAt {
     Loss<T> loss;          // with grad, or without: then sums are wanted
     const double* low;     // this and the following: per class
     const double* mean;    // the mean error of the active entries of all ranks; read with grad
-    double scale;          // the gradient's factor
     double* sums;    // rows of classes: the active projections, the active entries, the ones, their errors,
                      // the squares
 };

@@ -87,20 +87,6 @@ void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
     }
 }
 
-// The two passes over a whole row, in blocks if it is long.
-template <class T>
-LossSums loss_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, int threads) {
-    return sum_blocks<LossSums>(
-        n, threads, [&](int64_t from, int64_t to) { return loss_pass(x, y, from, to, mu, inverse); });
-}
-
-template <class T>
-void loss_grad_row(const T* x, const Targets<T>& y, int64_t n, Split<T> mu, T inverse, T mean, T scale,
-                   T* grad, int threads) {
-    in_blocks(n, threads,
-              [&](int64_t from, int64_t to) { loss_grad(x, y, from, to, mu, inverse, mean, scale, grad); });
-}
-
 constexpr int64_t most_classes_together = 32;
 
 template <class T>
@@ -121,7 +107,9 @@ struct LossSink {
 
     Sums pass(int64_t row, const T* x, Split<T> at, T inverse) {
         last[row] = at;
-        parts[row] = loss_row(x, targets[row], n, at, inverse, threads);
+        parts[row] = sum_blocks<LossSums>(n, threads, [&](int64_t from, int64_t to) {
+            return loss_pass(x, targets[row], from, to, at, inverse);
+        });
         return parts[row].sums;
     }
 
@@ -139,8 +127,11 @@ struct LossSink {
         if (!grad) return;
         T mean = static_cast<T>(s.sums.active > 0 ? s.error / s.sums.active : 0);
         T inverse = static_cast<T>(1 / p.tau[first + row]), scale = static_cast<T>(factor(row));
-        loss_grad_row(rows + row * spacing, targets[row], n, last[row], inverse, mean, scale,
-                      grad + row * spacing, threads);
+        const T* x = rows + row * spacing;
+        T* to_x = grad + row * spacing;
+        in_blocks(n, threads, [&](int64_t from, int64_t to) {
+            loss_grad(x, targets[row], from, to, last[row], inverse, mean, scale, to_x);
+        });
     }
 
     // Infinities, NaN, k at its ends, exact ties: in double precision, entry by entry.

@@ -7,7 +7,7 @@
 namespace hs::HS_VARIANT {
 
 constexpr int64_t side_bytes = 16 << 10;    // half of the first-level cache
-constexpr int most_side_by_side = 64, longest_side_by_side = 32;
+constexpr int most_side_by_side = 64, longest_side_by_side = 24;
 
 // How many rows of n entries go side by side; 0 if they are too long for it.
 template <class T>

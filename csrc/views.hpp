@@ -20,8 +20,6 @@ using Output = nb::ndarray<nb::device::cpu>;
 using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
-using Singles = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using Flags = nb::ndarray<const bool, nb::c_contig, nb::device::cpu>;
 
 inline void demand(bool holds, const std::string& rule) {
     if (!holds) throw std::invalid_argument(rule);

@@ -107,7 +107,7 @@ struct Entries {
                sums[loss_sums * classes];
         Loss<T> part = batch(classes, true, mu, threads);
         if (!with_grad) part.grad = nullptr;
-        f.loss_at({part, low, mean, 0.5, with_grad ? nullptr : sums});
+        f.loss_at({part, low, mean, with_grad ? nullptr : sums});
         for (int i = 0; !with_grad && i < loss_sums * classes; ++i) numbers[static_cast<size_t>(i)] = sums[i];
     }
     void objective(const Functions<T>& f, ObjectiveStep step, bool weighted, int threads) {
