@@ -49,6 +49,7 @@ static const Constant constants[] = {
     {"loss_wide_tile", most_classes_together},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
+    {"task_segments", task_segments},
     {nullptr, 0},
 };
 

@@ -33,6 +33,8 @@ class FrontEnd:
     dtypes: tuple[np.dtype, ...] = DTYPES
     input_word: str = "x"
     axis_word: str = "axis"
+    box_section: Callable[..., np.ndarray] | None = None
+    soft_topk_segments: Callable[..., np.ndarray] | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -68,7 +70,17 @@ def _through_torch(function: Callable[..., torch.Tensor], plain: bool) -> Callab
 
 def _torch_front_end(name: str, plain: bool) -> FrontEnd:
     functions = (hst.soft_binary_argmax, hst.threshold, hst.binary_argmax)
-    return FrontEnd(name, *(_through_torch(f, plain) for f in functions), input_word="input", axis_word="dim")
+    words = {"input_word": "input", "axis_word": "dim"}
+
+    def segments(x: np.ndarray, k: Any, offsets: Any, tau: Any = 1.0) -> np.ndarray:
+        k, tau = (to_torch(v) if isinstance(v, np.ndarray) else v for v in (k, tau))
+        with backends.plain_only() if plain else contextlib.nullcontext():
+            return to_numpy(hst.soft_topk_segments(to_torch(x), k, torch.as_tensor(offsets), tau))
+
+    box = _through_torch(hst.box_section, plain)
+    return FrontEnd(
+        name, *(_through_torch(f, plain) for f in functions), **words, box_section=box, soft_topk_segments=segments
+    )
 
 
 def _jax_front_ends() -> tuple[FrontEnd, ...]:
@@ -87,13 +99,22 @@ def _jax_front_ends() -> tuple[FrontEnd, ...]:
         return call
 
     functions = (hsj.soft_binary_argmax, hsj.threshold, hsj.binary_argmax)
-    return (
-        FrontEnd("jax", *(through_jax(f, False) for f in functions), dtypes=(FLOAT16, BFLOAT16, FLOAT32)),
-        FrontEnd("jax-x64", *(through_jax(f, True) for f in functions), dtypes=(FLOAT64,)),
-    )
+
+    def front_end(name: str, x64: bool, dtypes: tuple[np.dtype, ...]) -> FrontEnd:
+        budgets = {f.__name__: through_jax(f, x64) for f in (hsj.box_section, hsj.soft_topk_segments)}
+        return FrontEnd(name, *(through_jax(f, x64) for f in functions), dtypes=dtypes, **budgets)
+
+    return front_end("jax", False, (FLOAT16, BFLOAT16, FLOAT32)), front_end("jax-x64", True, (FLOAT64,))
 
 
-NUMPY = FrontEnd("numpy", hs.soft_binary_argmax, hs.threshold, hs.binary_argmax)
+NUMPY = FrontEnd(
+    "numpy",
+    hs.soft_binary_argmax,
+    hs.threshold,
+    hs.binary_argmax,
+    box_section=hs.box_section,
+    soft_topk_segments=hs.soft_topk_segments,
+)
 TORCH = _torch_front_end("torch", plain=False)
 PLAIN = _torch_front_end("torch-plain", plain=True)
 REFERENCE = FrontEnd(

@@ -133,7 +133,7 @@ def _looked(s: _State, x: Array, goal: Goal, n: Array, along: Along) -> _State:
     known = (lo.c > -largest) & (hi.c < largest)
     early = s.step < _NEWTON_STEPS
     jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)
-    middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), _between(lo.c, hi.c))
+    middle = jnp.where(early, jnp.where(known, lo.c / 2 + hi.c / 2, jump), between(lo.c, hi.c))
     # Half a tau below a number, the entries equal to it are active.
     other = Point(middle, jnp.full_like(middle, -0.5))
     within = _inside(lo, other, hi, tau)
@@ -231,7 +231,7 @@ def _enough(size: Array, active: Array, last: Array) -> Array:
     return jnp.where(active == 0, size == 0, (size <= 0.25 * eps * active) | stalled)
 
 
-def _between(lo: Array, hi: Array) -> Array:
+def between(lo: Array, hi: Array) -> Array:
     """The number with as many floating-point numbers below it, down to lo, as above it, up to hi; rounded up."""
     return _key_to_number(middle_key(number_to_key(lo), number_to_key(hi)), lo.dtype)
 

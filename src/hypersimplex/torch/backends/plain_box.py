@@ -87,7 +87,7 @@ def _solve(p: _Problem) -> tuple[Tensor, Tensor]:
         torch, p.sums, p.total.squeeze(-1), p.tau.squeeze(-1), begin, 0.0, _STEPS, two_parts=True, look_every=look
     )
     mu, low = found.mu.unsqueeze(-1), found.low.unsqueeze(-1)
-    t = p.place(mu, low)
+    t = torch.where(found.exact.unsqueeze(-1), p.place(mu, low), _between(p, mu))
     # What rounding keeps from a bound is put there: an entry that is not free must not look so.
     eps, part = 4 * torch.finfo(t.dtype).eps, p.weight * _clip(t, p.lower, p.upper)
     free = _sum(torch.where((t > p.lower) & (t < p.upper), p.weight**2, 0))
@@ -95,6 +95,15 @@ def _solve(p: _Problem) -> tuple[Tensor, Tensor]:
     t = torch.where(t >= p.upper - (eps * _size(p.upper) + room), p.upper, t)
     t = torch.where(t <= p.lower + (eps * _size(p.lower) + room), p.lower, t)
     return mu + low, _clip(t, p.lower, p.upper)
+
+
+def _between(p: _Problem, mu: Tensor) -> Tensor:
+    """Where the sum steps over the total from one number to the next: as much of either side as makes the total."""
+    ends = torch.full_like(mu, torch.inf)
+    more, less = (_clip(p.place(torch.nextafter(mu, end)), p.lower, p.upper) for end in (-ends, ends))
+    most, least = _sum(p.weight * more), _sum(p.weight * less)
+    share = torch.where(most > least, (p.total - least) / (most - least), 0).clamp(0, 1)
+    return torch.where(more == less, more, less + share * (more - less))
 
 
 def _rounding(like: Tensor) -> float:
@@ -126,11 +135,12 @@ def _check(p: _Problem, least: Tensor, most: Tensor, room: Tensor, at_most: bool
         "bounds": ~(p.lower <= p.upper),
         "total": ~((p.total >= least - room) & enough),
     }
-    rows = [t.reshape(-1, t.shape[-1]).numpy() for t in (p.lower, p.upper, p.weight)]
+    shape = (p.total.numel(), p.x.shape[-1])
+    rows = [t.reshape(shape).numpy() for t in (p.lower, p.upper, p.weight)]
     for what, bad in wrong.items():
         if bad.any():
             at = int(bad.flatten().nonzero()[0])
             row, entry = divmod(at, n) if what in ("weight", "bounds") else (at, 0)
-            x = p.x.reshape(-1, p.x.shape[-1]).numpy()
+            x = p.x.reshape(shape).numpy()
             each = (p.total.flatten().numpy(), p.tau.flatten().numpy())
             _checks.raise_box_failure((what, row, entry), x, at_most, *each, *rows)

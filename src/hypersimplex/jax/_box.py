@@ -1,0 +1,120 @@
+"""The box section for JAX: axes, dtypes, broadcasting and checks, and its derivatives by one custom_jvp rule."""
+
+from functools import partial
+from typing import Any, SupportsIndex
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from hypersimplex import _checks
+from hypersimplex._box import correction
+from hypersimplex.jax._along import Array
+from hypersimplex.jax._arguments import is_known, per_entry, per_slice, tau_in_range, widened
+from hypersimplex.jax._box_search import solve
+
+
+def box_section(
+    x: ArrayLike,
+    total: ArrayLike,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike = 1.0,
+    weight: ArrayLike | None = None,
+    tau: ArrayLike = 1.0,
+    *,
+    axis: SupportsIndex = -1,
+    at_most: bool = False,
+) -> Array:
+    """Solve argmin |y - x/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice of x along axis.
+
+    The solution is y = clip(x/tau - nu * weight, lower, upper) with one number nu per slice, differentiable to any
+    order in every argument. With A the entries between their bounds, w their weights and m = sum_A(w v)/sum_A(w w), the
+    gradient of sum(v * y) is (v - w m)/tau on A to x, m to the total, and v - w m to the bound of an entry on it.
+
+    Bounds that cannot meet the total are an error if all values are known, and give a slice of NaN under jit.
+
+    Args:
+        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
+        total: what every slice sums to; or an array that broadcasts over the slices.
+        lower, upper: bounds, which may be infinite; numbers, or arrays that broadcast to x's shape.
+        weight: positive; 1 if None; a number, or an array that broadcasts to x's shape.
+        tau: temperature, positive; or an array that broadcasts over the slices.
+        axis: the axis along which the slices lie.
+        at_most: the sum may be smaller than total.
+
+    >>> x = jnp.array([0.25, 1.5, 1.0])
+    >>> box_section(x, total=1.5, upper=0.75)
+    Array([0.  , 0.75, 0.75], dtype=float32)
+    >>> jax.grad(lambda x: box_section(x, total=1.5, weight=2.0)[1])(x)
+    Array([ 0. ,  0.5, -0.5], dtype=float32)
+    """
+    given = getattr(x, "dtype", None)
+    array = jnp.asarray(x)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise _checks.not_floating("x", given or array.dtype)
+    at = _checks.check_dim("axis", axis, array.ndim)
+    slices = (*array.shape[:at], *array.shape[at + 1 :])
+    each = [per_slice(name, value, slices) for name, value in (("total", total), ("tau", tau))]
+    named = (("lower", lower), ("upper", upper), ("weight", 1.0 if weight is None else weight))
+    entries = [per_entry(name, value, array.shape, at) for name, value in named]
+    array = jnp.moveaxis(array, at, -1)
+    if all(is_known(value) for value in (array, *each, *entries)):
+        _check(array, slices, each, entries, at_most)
+    wide = widened(array).dtype
+    numbers = [
+        jnp.expand_dims(jnp.broadcast_to(v, slices), -1)
+        for v in (jnp.asarray(each[0], wide), tau_in_range(each[1], wide))
+    ]
+    y = _box_section(array, numbers[0], *(jnp.asarray(v, wide) for v in entries), numbers[1], at_most)
+    return jnp.moveaxis(y, -1, at)
+
+
+def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any], at_most: bool) -> None:
+    """What the kernel checks, in full precision."""
+    rows = np.asarray(x, np.float64).reshape(int(np.prod(slices)), x.shape[-1])
+    total, tau = (np.broadcast_to(np.asarray(v, np.float64), slices).reshape(-1) for v in each)
+    lower, upper, weight = (np.broadcast_to(np.asarray(v, np.float64), x.shape).reshape(rows.shape) for v in entries)
+    low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
+    eps = float(jnp.finfo(widened(x).dtype).eps)
+    room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (weight * lower, weight * upper))
+    enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
+    wrong = {
+        "tau": ~((tau > 0) & np.isfinite(tau)),
+        "weight": ~((weight > 0) & np.isfinite(weight)),
+        "bounds": ~(lower <= upper),
+        "total": ~((total >= low.sum(-1) - room) & enough),
+    }
+    for what, bad in wrong.items():
+        for found in np.argwhere(bad)[:1]:
+            failure = (what, int(found[0]), int(found[-1]))
+            _checks.raise_box_failure(failure, rows, at_most, total, tau, lower, upper, weight)
+
+
+@partial(jax.jit, static_argnums=6)
+def _box_section(x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool) -> Array:
+    if x.size == 0:
+        return x
+    y: Array = _box(widened(x), total, lower, upper, weight, tau, at_most)[0]
+    return y.astype(x.dtype)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(6,))
+def _box(
+    x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
+) -> tuple[Array, Array]:
+    return solve(x, total, lower, upper, weight, tau, at_most)
+
+
+@_box.defjvp
+def _derivatives(at_most: bool, primals: Any, tangents: Any) -> Any:
+    """Those of the formula that holds while the free entries stay; differentiated again, they give the next order."""
+    y, mu = _box(*primals, at_most)
+    fixed = jax.lax.stop_gradient
+
+    def change(x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array) -> Array:
+        rest = (x, total, lower, upper, weight, 1 / fixed(tau), fixed(tau) / tau)
+        out: Array = correction(jnp, fixed, fixed(y), fixed(mu), at_most, *rest)
+        return out
+
+    return (y, mu), (jax.jvp(change, primals, tangents)[1], jnp.zeros_like(mu))

@@ -1,0 +1,73 @@
+"""Soft top-k of rows of different lengths that lie one after the other, for JAX."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from hypersimplex import _checks
+from hypersimplex.jax._along import Array
+from hypersimplex.jax._arguments import check_tau, is_known, per_slice
+from hypersimplex.jax._operator import soft_binary_argmax
+
+
+def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
+    """Soft top-k of every segment x[offsets[i]:offsets[i + 1]]: as soft_topk of each, or of rows padded with -inf.
+
+    The offsets decide the shapes of what is computed, so they must be known when the function is traced. Segments are
+    padded to the next power of two and solved together with those of their size.
+
+    Args:
+        x: floating-point array of one dimension.
+        k: the sum of every segment, from 0 to its size; a number, or one for each segment.
+        offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
+        tau: temperature, positive; a number, or one for each segment.
+
+    >>> x = jnp.array([0.25, 1.5, 1.0, 2.0, 2.5])
+    >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])
+    Array([0.  , 0.75, 0.25, 0.25, 0.75], dtype=float32)
+    """
+    given = getattr(x, "dtype", None)
+    array = jnp.asarray(x)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise _checks.not_floating("x", given or array.dtype)
+    _checks.check_flat("x", array.shape)
+    if not is_known(offsets):
+        raise TypeError("offsets must be known when the function is traced, got a tracer")
+    ends = np.asarray(offsets)
+    _checks.check_offsets(ends.shape, ends.dtype.kind in "iu", ends.dtype)
+    sizes = np.diff(ends.astype(np.int64))
+    k, tau = per_slice("k", k, sizes.shape), per_slice("tau", tau, sizes.shape)
+    _check(array.size, ends, sizes, k, tau)
+    return _solve(array, ends, sizes, k, tau)
+
+
+def _check(size: int, ends: Any, sizes: Any, k: Any, tau: Any) -> None:
+    wrong = np.concatenate((ends[:1] != 0, sizes < 0))
+    wrong[-1] |= ends[-1] != size
+    for bad in ends[wrong][:1]:
+        raise _checks.bad_offsets(size, int(bad))
+    check_tau(tau)
+    if is_known(k):
+        ks = np.broadcast_to(np.asarray(k, np.float64), sizes.shape)
+        for at in np.flatnonzero(~((ks >= 0) & (ks <= sizes)))[:1]:
+            raise _checks.bad_k(float(ks[at]), int(sizes[at]), f"segment {at}")
+
+
+def _solve(x: Array, ends: Any, sizes: Any, k: Any, tau: Any) -> Array:
+    padded = jnp.append(x, jnp.asarray(-jnp.inf, x.dtype))
+    parts, places = [x[:0]], np.empty(x.shape, np.int64)
+    found = 0
+    widths = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    for width in np.unique(widths[sizes > 0]):
+        own = np.flatnonzero((widths == width) & (sizes > 0))
+        steps = np.arange(width)
+        at = ends[own, None] + steps
+        inside = steps < sizes[own, None]
+        rows = padded[np.where(inside, at, x.size)]
+        numbers = (v if v.ndim == 0 or v.size == 1 else v[own] for v in (k, tau))
+        parts.append(jnp.ravel(soft_binary_argmax(rows, *numbers)))
+        places[at[inside]] = found + np.flatnonzero(inside)
+        found += rows.size
+    return jnp.concatenate(parts)[places] if found else x

@@ -1,0 +1,177 @@
+"""The derivatives of box_section: by formula, by finite differences, to second order, in every mode.
+
+With A the free entries, w their weights, nu = mu/tau and m = sum_A(w v)/sum_A(w w), the gradient of sum(v y) is
+
+    to x        (v - w m)/tau on A                       to total    m
+    to a bound  v - w m for an entry that sits on it     to tau      -sum_A (v - w m) (y + nu w)/tau
+    to weight   -m y, and -nu (v - w m) on A as well
+
+and where an `at_most` is not reached, the same with m = nu = 0.
+"""
+
+import contextlib
+
+import numpy as np
+import pytest
+import torch
+
+import hypersimplex.torch as hst
+from hypersimplex.torch import backends
+
+NAMES = ("x", "total", "lower", "upper", "weight", "tau")
+plain_or_not = pytest.mark.parametrize("plain", [False, True])
+
+
+def chosen(plain):
+    return backends.plain_only() if plain else contextlib.nullcontext()
+
+
+def problem(seed=0, rows=3, n=6):
+    """Feasible also with one row's total and another row's bounds."""
+    rng = np.random.default_rng(seed)
+    lower, upper = rng.uniform(-1, -0.5, (rows, n)), rng.uniform(0.5, 1, (rows, n))
+    numbers = (
+        np.linspace(-0.1, 0.1, rows) * n,
+        lower,
+        upper,
+        rng.uniform(0.5, 2, (rows, n)),
+        np.linspace(0.7, 0.9, rows),
+    )
+    return [torch.tensor(v, requires_grad=True) for v in (rng.normal(size=(rows, n)), *numbers)]
+
+
+def by_formula(y, v, x, total, lower, upper, weight, tau, slack):
+    tau = tau[:, None]
+    low, high = y <= lower, y >= upper
+    free = ~(low | high)
+    squares = np.where(free, weight**2, 0).sum(-1, keepdims=True)
+    m = np.where(slack, 0, np.where(free, weight * v, 0).sum(-1, keepdims=True) / np.maximum(squares, 1e-300))
+    nu = np.where(free, (x / tau - y) / weight, 0).max(-1, keepdims=True)
+    nu = np.where(nu == 0, np.where(free, (x / tau - y) / weight, 0).min(-1, keepdims=True), nu)
+    rest = v - weight * m
+    return {
+        "x": np.where(free, rest / tau, 0),
+        "total": m[:, 0],
+        "lower": np.where(low, rest, 0),
+        "upper": np.where(high & ~low, rest, 0),
+        "weight": -m * y - np.where(free, nu * rest, 0),
+        "tau": -np.where(free, rest * (y + nu * weight), 0).sum(-1) / tau[:, 0],
+    }
+
+
+@plain_or_not
+@pytest.mark.parametrize("at_most", [False, True])
+def test_gradients_are_those_of_the_formula(plain, at_most):
+    arguments = problem(rows=20, n=9)
+    v = torch.tensor(np.random.default_rng(1).normal(size=(20, 9)))
+    with chosen(plain):
+        y = hst.box_section(*arguments, at_most=at_most)
+        y.backward(v)
+    given = [t.detach().numpy() for t in arguments]
+    y = y.detach().numpy()
+    slack = ((given[4] * y).sum(-1) < given[1] - 1e-9)[:, None]
+    assert slack.any() == at_most
+    wanted = by_formula(y, v.numpy(), *given, slack)
+    for name, t in zip(NAMES, arguments, strict=True):
+        np.testing.assert_allclose(t.grad.numpy(), wanted[name], rtol=1e-9, atol=1e-9, err_msg=name)
+        assert np.abs(wanted[name]).max() > 0.01
+
+
+@plain_or_not
+@pytest.mark.parametrize("at_most", [False, True])
+def test_derivatives_of_both_orders_and_modes_by_finite_differences(plain, at_most):
+    arguments = problem(rows=2, n=4)
+
+    def f(*arguments):
+        return hst.box_section(*arguments, at_most=at_most)
+
+    with chosen(plain):
+        assert torch.autograd.gradcheck(f, arguments, check_forward_ad=True, check_batched_grad=True)
+        assert torch.autograd.gradgradcheck(f, arguments, atol=1e-4)
+
+
+def test_nothing_is_free_and_nothing_is_divided_by_zero():
+    x = torch.tensor([[0.0, 5.0, 9.0], [1.0, torch.nan, 2.0]], requires_grad=True)
+    total = torch.tensor(2.0, requires_grad=True)
+    y = hst.box_section(x, total, tau=0.01)
+    y[0].sum().backward()
+    assert torch.equal(x.grad, torch.zeros(2, 3))
+    assert total.grad == 0
+
+
+def test_gradients_beside_infinities():
+    x = torch.tensor([-torch.inf, torch.inf, 1.0, 1.5], requires_grad=True)
+    weight = torch.tensor([1.0, 2.0, 1.0, 1.0], requires_grad=True)
+    y = hst.box_section(x, 3.0, weight=weight, upper=torch.tensor([torch.inf, 1.0, torch.inf, 1.0]))
+    y[2].backward()
+    assert torch.equal(y.detach(), torch.tensor([0.0, 1.0, 0.25, 0.75]))
+    assert torch.equal(x.grad, torch.tensor([0.0, 0.0, 0.5, -0.5]))
+    assert torch.isfinite(weight.grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_keeps_its_dtype(dtype):
+    x = torch.tensor([0.5, 1.0, -1.0], dtype=dtype, requires_grad=True)
+    y = hst.box_section(x, 1, upper=0.9)
+    y[0].backward()
+    assert y.dtype == x.grad.dtype == dtype
+    assert x.grad.tolist() == [0.5, -0.5, 0.0]
+
+
+def test_vmap_over_any_argument():
+    arguments = [t.detach() for t in problem(rows=4, n=5)]
+    whole = hst.box_section(*arguments)
+    row = [t[0] for t in arguments]
+    torch.testing.assert_close(torch.func.vmap(hst.box_section)(*arguments), whole)
+    for i, name in enumerate(NAMES):
+
+        def f(value, i=i):
+            return hst.box_section(*row[:i], value, *row[i + 1 :], at_most=True)
+
+        many = torch.func.vmap(f)(arguments[i])
+        torch.testing.assert_close(many, torch.stack([f(v) for v in arguments[i]]), msg=name)
+    jacobian = torch.func.vmap(torch.func.jacrev(hst.box_section))(*arguments)
+    torch.testing.assert_close(jacobian, torch.func.vmap(torch.func.jacfwd(hst.box_section))(*arguments))
+
+
+def test_compiles_with_gradients():
+    arguments = problem(rows=3, n=5)
+
+    def f(*arguments):
+        return (hst.box_section(*arguments) ** 2).sum()
+
+    wanted = torch.autograd.grad(f(*arguments), arguments)
+    compiled = torch.compile(f, fullgraph=True)
+    for a, b in zip(torch.autograd.grad(compiled(*arguments), arguments), wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+def test_jax_derivatives_are_those_of_torch(at_most):
+    jax = pytest.importorskip("jax", reason="JAX is in an environment of its own")
+    import hypersimplex.jax as hsj
+
+    arguments = problem(rows=3, n=5)
+    given = [t.detach().numpy() for t in arguments]
+    v = np.random.default_rng(3).normal(size=(3, 5))
+
+    def torch_loss(*a):
+        return (hst.box_section(*a, at_most=at_most) * torch.tensor(v)).sum()
+
+    def jax_loss(*a):
+        return (hsj.box_section(*a, at_most=at_most) * v).sum()
+
+    every = tuple(range(6))
+    with jax.enable_x64(True):
+        for got, wanted in zip(
+            jax.jit(jax.grad(jax_loss, every))(*given), torch.func.grad(torch_loss, every)(*arguments), strict=True
+        ):
+            np.testing.assert_allclose(got, wanted.detach(), rtol=1e-8, atol=1e-8)
+        second = jax.jit(jax.hessian(jax_loss, (0, 4, 5)))(*given)
+        expected = torch.func.hessian(torch_loss, (0, 4, 5))(*arguments)
+        for a, b in zip(jax.tree.leaves(second), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(a, b.detach(), rtol=1e-6, atol=1e-6)
+        y = jax.jit(jax.vmap(lambda *a: hsj.box_section(*a, at_most=at_most)))(*given)
+        np.testing.assert_allclose(y, hst.box_section(*arguments, at_most=at_most).detach(), atol=1e-12)
+        nan = jax.jit(lambda total: hsj.box_section(given[0], total))(99.0)
+        assert np.isnan(nan).all()
