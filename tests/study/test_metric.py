@@ -108,6 +108,7 @@ def test_a_study_of_an_uneven_table_by_another_metric(tmp_path, metric):
         ".html"
     ).read_text()
     found = json.loads(call("study", "compare", "--store", store, "--metric", metric, "--json"))
+    assert found["advice"].endswith(f"on {tmp_path / 't.csv'} at batch size 64.")
     name = metric.replace("-", "_")
     assert {r["measure"] for r in found["rows"]} == {name}
     with Store(store) as opened:

@@ -18,13 +18,6 @@ from hypersimplex.study.store import Store
 from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, verdict
 
 
-def check_recorded(runs: Sequence[Run], metric: str | None) -> None:
-    """Runs of earlier versions have accuracy alone, and no run has a log loss without a validation split."""
-    tests = [t for r in runs if r.state == "done" for _, t in r.scores()]
-    if metric is not None and tests and all(t is None for t in tests):
-        raise ValueError(f"metric must be one that these runs recorded, got {metric.replace('_', '-')}")
-
-
 @dataclass(frozen=True)
 class Comparison:
     runs: Sequence[Run]
@@ -40,7 +33,10 @@ class Comparison:
             raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
         if baseline is not None:
             one_of("baseline", baseline, losses)
-        check_recorded(runs, metric)
+        # Runs of earlier versions have accuracy alone, and no run has a log loss without a validation split.
+        tests = [t for r in runs if r.state == "done" for _, t in r.scores()]
+        if metric is not None and tests and all(t is None for t in tests):
+            raise ValueError(f"metric must be one that these runs recorded, got {metric.replace('_', '-')}")
         return cls(runs, results(runs), baseline, paper_rule)
 
     @property
@@ -51,32 +47,29 @@ class Comparison:
         return "test set, at the epoch the validation split chose" if validated else "test set, at the last epoch"
 
     def cells(self) -> list[Cell]:
-        """The cells of the measure that runs are chosen by, then those of the other measures."""
-        rows = cells(self.finished, self.baseline, self.paper_rule)
-        shown = {c.measure for c in rows}
-        for name in [] if self.paper_rule else OTHERS:
-            rows += cells(self.finished, self.baseline, other=name) if name not in shown else []
-        return rows
+        """By the measure that runs are chosen by."""
+        return cells(self.finished, self.baseline, self.paper_rule)
 
-    def verdict(self, rows: Sequence[Cell]) -> str:
-        chosen = {r.measure for r in self.finished}
-        return verdict([c for c in rows if c.measure in chosen])
+    def others(self) -> list[Cell]:
+        """By the other measures that are shown beside it."""
+        names = [] if self.paper_rule else [n for n in OTHERS if all(n != r.measure for r in self.finished)]
+        return [c for name in names for c in cells(self.finished, self.baseline, other=name)]
 
     def advice(self, rows: Sequence[Cell]) -> str:
-        chosen = [c for c in rows if c.measure not in OTHERS]
-        return advice(chosen, speed.compare(chosen, {r.key: r for r in self.runs})[0])
+        return advice(rows, speed.compare(rows, {r.key: r for r in self.runs})[0])
 
     def show(self, console: Terminal, quiet: bool = False, yardsticks: Iterable[str] = ()) -> None:
         """Print the tables, what to hold against them, and last what they say and what to do."""
         rows = self.cells()
         if quiet:
-            console.print(self.verdict(rows))
+            console.print(verdict(rows))
             return
         diverged = [r.config.describe() for r in self.runs if r.state == "diverged"]
         if diverged:
             console.print(f"diverged: {'; '.join(diverged[:10])}{' …' * (len(diverged) > 10)}", style="yellow")
-        for part in dict.fromkeys((c.dataset, c.measure) for c in rows):
-            here = [c for c in rows if (c.dataset, c.measure) == part]
+        shown = [*rows, *self.others()]
+        for part in dict.fromkeys((c.dataset, c.measure) for c in shown):
+            here = [c for c in shown if (c.dataset, c.measure) == part]
             console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
             for note in footnotes(here):
                 console.print(f"By plain argmax, {note}.", style="dim")
@@ -85,17 +78,17 @@ class Comparison:
         if rows and not self.paper_rule:
             if len(set(settings_tried(self.finished).values())) > 1:
                 console.print(budget(self.finished))
-            for warning in caveats(self.runs, self.finished, [c for c in rows if c.measure not in OTHERS]):
+            for warning in caveats(self.runs, self.finished, rows):
                 console.print(f"warning: {warning}", style="yellow")
-            console.print(self.verdict(rows))
+            console.print(verdict(rows))
             console.print(self.advice(rows))
 
     def as_json(self) -> str:
         rows = self.cells()
         document: dict[str, Any] = {"rule": self.rule}
         if not self.paper_rule:
-            document |= {"verdict": self.verdict(rows), "advice": self.advice(rows), "budget": budget(self.finished)}
+            document |= {"verdict": verdict(rows), "advice": self.advice(rows), "budget": budget(self.finished)}
         by_paper_rule = cells(self.finished, self.baseline, paper_rule=True)
-        flat = table_rows(rows, by_paper_rule)
+        flat = table_rows([*rows, *self.others()], by_paper_rule)
         document["rows"] = [{k: finite(v) for k, v in row.items()} for row in flat]
         return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -48,9 +48,8 @@ def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequ
         keep_possible(axes, measure)
         legend(axes)
 
-    unit = " %" if measure.percent else ""
-    last = {loss: measure.text(float(v.mean(0)[-1]) / measure.scale) for loss, (_, v) in drawn.items() if v.size}
-    ends = "; ".join(f"{loss} ends at {value}{unit}" for loss, value in last.items())
+    last = {loss: measure.shown(float(v.mean(0)[-1]) / measure.scale) for loss, (_, v) in drawn.items() if v.size}
+    ends = "; ".join(f"{loss} ends at {value}" for loss, value in last.items())
     at = f" at batch size {batch}" if batch else ""
     return svg(name, f"{dataset}: {measure.title} against steps{at}", f"Mean over seeds. {ends}.", draw)
 

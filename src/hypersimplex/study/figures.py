@@ -116,8 +116,7 @@ def accuracy_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
         keep_possible(axes, measure)
         legend(axes)
 
-    unit = " %" if measure.percent else ""
-    points = "; ".join(f"{_at(c)}: {measure.text(c.summary.mean)}{unit}" for c in cells)
+    points = "; ".join(f"{_at(c)}: {measure.shown(c.summary.mean)}" for c in cells)
     against = " against batch size" if any(batches) else ""
     return svg(name, f"{dataset}: {measure.title}{against}", f"Mean over seeds. {points}.", draw)
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from hypersimplex.study import speed, tabular
 from hypersimplex.study.caveats import caveats
-from hypersimplex.study.comparison import check_recorded
-from hypersimplex.study.config import DESCRIPTIONS, one_of
+from hypersimplex.study.comparison import Comparison
+from hypersimplex.study.config import DESCRIPTIONS
 from hypersimplex.study.console import batch_text, in_words, p_text, visible
-from hypersimplex.study.measures import MEASURES, OTHERS, Measure
-from hypersimplex.study.results import results
+from hypersimplex.study.measures import MEASURES, Measure
 from hypersimplex.study.rows import finite, table_rows, tables
 from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
@@ -28,25 +27,18 @@ def beside(store: Path) -> Path:
 
 
 def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
-    runs = store.runs(metric)
-    check_recorded(runs, metric)
-    finished = results(runs)
-    losses = sorted({r.loss for r in finished})
-    if not losses:
-        raise ValueError(f"store {store.path} has no finished run to report; `hypersimplex study run` makes them")
+    made = Comparison.of_store(store, baseline, metric, False)
+    runs, finished, rows = made.runs, made.finished, made.cells()
     if all(r.tuning for r in finished):
         raise ValueError(f"store {store.path} has tuning runs alone; the same `study run` goes on to the compared ones")
-    if baseline is not None:
-        one_of("baseline", baseline, losses)
-    rows, paper = cells(finished, baseline), cells(finished, baseline, paper_rule=True)
+    losses = {r.loss for r in finished}
     compared = [r for r in finished if not r.tuning]
     validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
     reached, areas = speed.compare(rows, {r.key: r for r in runs})
-    more = [c for name in OTHERS if name != metric for c in cells(finished, baseline, other=name)]
     seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
-    made = [r.provenance for r in runs if r.provenance]
-    versions = {k: sorted({str(p[k]) for p in made if p.get(k) is not None}) for k in MADE}
+    records = [r.provenance for r in runs if r.provenance]
+    versions = {k: sorted({str(p[k]) for p in records if p.get(k) is not None}) for k in MADE}
     return {
         "verdict": verdict(rows),
         "advice": advice(rows, reached),
@@ -59,7 +51,7 @@ def gather(store: Store, baseline: str | None, metric: str | None = None) -> dic
         "rule": f"test {' and '.join(measures)} "
         + ("at the epoch the validation split chose" if validated else "of the last epoch"),
         "cells": rows,
-        "rows": table_rows([*rows, *more], paper),
+        "rows": table_rows([*rows, *made.others()], cells(finished, baseline, paper_rule=True)),
         "runs": runs,
         "losses": {name: DESCRIPTIONS[name] for name in DESCRIPTIONS if name in losses},
         "diverged": [r.config.describe() for r in runs if r.state == "diverged"],
@@ -154,8 +146,6 @@ def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str
 
 
 def as_csv(content: dict[str, Any]) -> str:
-    if not content["rows"]:
-        raise ValueError("only tuning runs are finished, none is compared; `hypersimplex study run` goes on with them")
     text = io.StringIO()
     writer = csv.DictWriter(text, list(content["rows"][0]), lineterminator="\n")
     writer.writeheader()

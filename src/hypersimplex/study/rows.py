@@ -2,21 +2,23 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from hypersimplex.study import published
-from hypersimplex.study.measures import MEASURES, OTHERS, Measure
-from hypersimplex.study.stats import Cell
+from hypersimplex.study.measures import MEASURES, Measure
+from hypersimplex.study.stats import Cell, Paired
 from hypersimplex.study.verdict import LEVEL, needed
 
 
 def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
     """One flat row per cell."""
-    paper = {(c.dataset, c.batch_size, c.loss): c for c in by_paper_rule}
+    # The paper's rule is about the measure that runs are chosen by.
+    paper = {(c.dataset, c.batch_size, c.loss, c.measure): c for c in by_paper_rule}
     flat = []
     for c in rows:
-        # The paper's rule is about the measure that runs are chosen by.
-        against, other = c.against, paper.get((c.dataset, c.batch_size, c.loss)) if c.measure not in OTHERS else None
+        against, other = c.against, paper.get((c.dataset, c.batch_size, c.loss, c.measure))
+        tested = asdict(against) if against else dict.fromkeys(f.name for f in fields(Paired))
         flat.append(
             {
                 "dataset": c.dataset,
@@ -29,15 +31,12 @@ def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict
                 "sd": c.summary.sd,
                 "low": c.summary.low,
                 "high": c.summary.high,
-                "difference": against.difference if against else None,
-                "difference_low": against.low if against else None,
-                "difference_high": against.high if against else None,
-                "bootstrap_low": against.bootstrap_low if against else None,
-                "bootstrap_high": against.bootstrap_high if against else None,
-                "t": against.t if against else None,
-                "p": against.p if against else None,
+                "difference": tested["difference"],
+                "difference_low": tested["low"],
+                "difference_high": tested["high"],
+                **{name: tested[name] for name in ("bootstrap_low", "bootstrap_high", "t", "p")},
                 "holm_p": c.holm_p if against else None,
-                "effect": against.effect if against else None,
+                "effect": tested["effect"],
                 "baseline": c.baseline,
                 "primary": c.primary,
                 "foil": c.foil,
