@@ -29,7 +29,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: soak docs test-docs test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-jax test-triton
+.PHONY: soak docs test-docs test-neon test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -157,6 +157,15 @@ build/sanitize/thread: $(patsubst %,build/sanitize/thread.d/%.o,$(filter-out avx
 build/sanitize/plain: $(TESTED) csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
 	@mkdir -p $(@D)
 	$(CXX) $(filter-out -DHS_X86_VARIANTS,$(SANITIZE)) $(SANITIZE_plain) -DHS_VARIANT=baseline $(TESTED) csrc/variant.cpp -o $@
+
+# On Debian: apt install qemu-user g++-aarch64-linux-gnu
+ARM_CXX ?= aarch64-linux-gnu-g++
+build/neon: $(TESTED) csrc/variant.cpp $(KERNEL) $(wildcard csrc/tests/*.hpp)
+	@mkdir -p $(@D)
+	$(ARM_CXX) -std=c++17 -Wall -Wextra -Werror -O2 -ffp-contract=off -static -pthread -Icsrc -DHS_VARIANT=baseline $(TESTED) csrc/variant.cpp -o $@
+
+test-neon: build/neon  ## the kernel's own tests as NEON instructions of ARM, under an emulator
+	qemu-aarch64 build/neon
 
 bench: $(INSTALLED)  ## time the operator against softmax and sort
 	$(BIN)/python -m benchmarks.operator

@@ -1,4 +1,9 @@
-"""Every front end behind one face: NumPy arrays in, NumPy arrays out. One suite runs over all of them."""
+"""Every front end behind one face: NumPy arrays in, NumPy arrays out. One suite runs over all of them.
+
+Torch and JAX take part where they are installed: not every platform that has a wheel of ours has one of theirs.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import importlib.util
@@ -10,12 +15,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
 
 import hypersimplex as hs
-import hypersimplex.torch as hst
 from hypersimplex import reference
-from hypersimplex.torch import backends
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import torch
+
+    import hypersimplex.torch as hst
+    from hypersimplex.torch import backends
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -115,13 +124,14 @@ NUMPY = FrontEnd(
     box_section=hs.box_section,
     soft_topk_segments=hs.soft_topk_segments,
 )
-TORCH = _torch_front_end("torch", plain=False)
-PLAIN = _torch_front_end("torch-plain", plain=True)
+if HAS_TORCH:
+    TORCH = _torch_front_end("torch", plain=False)
+    PLAIN = _torch_front_end("torch-plain", plain=True)
 REFERENCE = FrontEnd(
     "reference", reference.soft_binary_argmax, reference.threshold, reference.binary_argmax, dtypes=(FLOAT64,)
 )
 
-FRONT_ENDS = (NUMPY, TORCH, PLAIN, *_jax_front_ends())
+FRONT_ENDS = (NUMPY, *((TORCH, PLAIN) if HAS_TORCH else ()), *_jax_front_ends())
 
 every_front_end = pytest.mark.parametrize("fe", FRONT_ENDS, ids=lambda fe: fe.name)
 

@@ -57,6 +57,7 @@ def test_values_are_those_of_a_qp_solver():
     quadprog = pytest.importorskip("quadprog", reason="quadprog is in the environment of the peers")
     b = random_boxes(50, 6, 11)
     b.x = np.where(np.isfinite(b.x), b.x, -5.0)
+    b.upper = np.maximum(b.upper, b.lower + 0.1)  # it takes no bounds that are one point
     least, most = ((b.weight * v).sum(-1) for v in (b.lower, b.upper))
     b.total = least + (most - least) * np.random.default_rng(0).uniform(0.1, 0.9, 50)
     y = hs.box_section(**b.arguments())

@@ -2,7 +2,10 @@
 
 import re
 
+import pytest
+
 from tests.docs.pages import ROOT, blocks
+from tests.docs.test_python_blocks import run
 
 PAGE = ROOT / "README.md"
 LINES = PAGE.read_text(encoding="utf-8").splitlines()
@@ -30,6 +33,11 @@ def test_two_commands():
 def test_five_lines_of_code():
     code = [line for line in blocks(PAGE, "python")[0].code.splitlines() if line.strip()]
     assert len(code) == 5
+
+
+@pytest.mark.parametrize("number", range(len(blocks(PAGE, "python"))))
+def test_a_block_runs_by_itself(number):
+    run(blocks(PAGE, "python")[number], {})
 
 
 def test_when_to_use_it_and_when_not():

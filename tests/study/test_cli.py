@@ -5,6 +5,8 @@ import io
 import json
 import re
 import sqlite3
+import subprocess
+import sys
 from dataclasses import fields
 
 import pytest
@@ -267,3 +269,10 @@ def test_own_data_gives_the_same_report(tmp_path):
     quick = ["32" if a == "512" else a for a in QUICK]
     call("study", "run", *quick, *own)
     assert "What to do: " in call("study", "report", "--format", "markdown", "--store", store)
+
+
+def test_a_reader_that_has_read_enough_is_no_error(filled):
+    words = [sys.executable, "-m", "hypersimplex.cli", "study", "report", "--format", "json", "--store", str(filled)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""

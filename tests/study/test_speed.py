@@ -18,13 +18,13 @@ SLOW = (0.2, 0.5, 0.8, 0.9)  # what the test double adds 0.01 to
 FAST = (0.5, 0.8, 0.9, 0.92)
 
 
-def made(loss, seed, scores, *, lr=0.001, tuning=False, steps=10, samples=1000, share=0.2, batch=100):
+def made(loss, seed, scores, *, lr=0.001, tuning=False, steps=10, samples=1000, test=1000, share=0.2, batch=100):
     config = RunConfig(loss=loss, seed=seed, lr=lr, batch_size=batch, epochs=len(scores))
     known = {"recompute_seconds": 0.025, "evaluate_seconds": 0.05, "one_class": share}
     epochs = tuple(
         replace(epoch(i, own=v, argmax=v), steps=steps and steps * (i + 1), **known) for i, v in enumerate(scores)
     )
-    training, made = config.training().key(), {"samples": {"train": 9, "validation": samples, "test": 9}}
+    training, made = config.training().key(), {"samples": {"train": 9, "validation": samples, "test": test}}
     return Run(config.key(), training, config, tuning, "done", 1, None, made, epochs)
 
 
@@ -131,6 +131,13 @@ def test_a_tiny_validation_split_is_warned_of(samples, warned):
     runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, samples=samples)]
     expected = f"digits: the validation split has {samples} samples; what fewer than 200 choose is much chance."
     assert warnings(runs) == ([f"{expected} Raise --validation."] if warned else [])
+
+
+@pytest.mark.parametrize(("samples", "warned"), [(199, True), (200, False)])
+def test_a_tiny_test_set_is_warned_of(samples, warned):
+    runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, test=samples), made("mse", 2, (0.5,), lr=0.01, test=samples)]
+    expected = "digits: the test set has 199 samples; one more right is 0.5 points."
+    assert warnings(runs) == ([expected] if warned else [])
 
 
 @pytest.mark.parametrize(("share", "warned"), [(0.94, False), (0.95, True)])

@@ -1,6 +1,9 @@
 """One training: the losses against formulas, the network against the paper, resuming bit for bit."""
 
 import math
+import platform
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -204,3 +207,31 @@ def test_options_of_the_runtime_change_no_protocol(short):
 def test_a_bad_field_is_named(change, message):
     with pytest.raises(ValueError, match=message):
         RunConfig(**change)
+
+
+FAULTS = """
+import resource
+import numpy as np
+from hypersimplex.study.config import RunConfig
+from hypersimplex.study.samples import Data
+from hypersimplex.study.train import Runtime, Training
+
+rng = np.random.default_rng(0)
+x, y = rng.integers(0, 255, (1024, 28, 28, 1), dtype=np.uint8), np.arange(1024) % 10
+data = Data("noise", x, y, x[:64], y[:64], tuple(map(str, range(10))))
+config = RunConfig(dataset="noise", network="paper", width=8, batch_size=1024, validation=0.0)
+training = Training(config, data, Runtime(threads=1))
+faults = []
+for _ in range(4):
+    training.step(training.prepared.train_rows)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+print(faults[3] - faults[2])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has its own ways")
+def test_a_step_uses_the_memory_of_the_one_before():
+    """Given back to the system and taken anew, the pages of a large batch cost as much time as the arithmetic."""
+    told = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True)
+    # Activations of the first two blocks alone are 16 x 1024 x 784 floats: 12,544 pages.
+    assert int(told.stdout) < 2000

@@ -178,7 +178,7 @@ BUFFERS = """
     def step(c, n=20):
         torch.manual_seed(1)
         for _ in range(n):
-            c(torch.randn(16, 10), torch.randint(10, (16,)))
+            c(torch.randn(16, 10, requires_grad=True), torch.randint(10, (16,)))
         return c
 """
 
@@ -215,7 +215,7 @@ def test_assigned_state_of_another_dtype():
     one = HyperSimplexLoss()
     one.load_state_dict(state, assign=True)
     step(one, 1)
-    assert float(one.samples) == 15.0, one.samples
+    assert float(one.samples) == 23.0, one.samples
     """
     )
 
@@ -496,7 +496,7 @@ def test_results_stay_on_the_input_s_device(reduction):
     with torch.device("meta"):
         criterion = HyperSimplexLoss(reduction=reduction).to_empty(device="cpu")
         criterion.reset_parameters()
-        first = criterion(x, y)
+        first = criterion(x.clone().requires_grad_(), y).detach()
         leaf = x.clone().requires_grad_()
         got = [
             hypersimplex_loss(x, y, weight, reduction=reduction, tau=0.5),

@@ -39,6 +39,8 @@ def explained(*kinds: type[Exception]) -> Iterator[None]:
     known: tuple[type[Exception], ...] = (ValueError, RuntimeError, OSError, *kinds)
     try:
         yield
+    except BrokenPipeError:  # `| head` has read enough: no error, and the command's own end knows how to take it
+        raise
     except known as error:
         raise fail(error) from None
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
-from hypersimplex._box import correction
+from hypersimplex._box_formula import correction
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._arguments import is_known, per_entry, per_slice, tau_in_range, widened
 from hypersimplex.jax._box_search import solve

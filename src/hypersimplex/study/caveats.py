@@ -49,17 +49,16 @@ def at_the_edge(runs: Sequence[Run], results: Sequence[Result]) -> list[str]:
 
 
 def small_splits(runs: Sequence[Run]) -> list[str]:
-    found = {}
+    found = []
     for r in runs:
-        samples = r.provenance.get("samples") or {}
-        held = samples.get("validation", 0)
-        if r.state == "done" and 0 < held < FEW_SAMPLES:
-            found[r.config.dataset] = held
-    return [
-        f"{dataset}: the validation split has {held} samples; what fewer than {FEW_SAMPLES} choose is much chance. "
-        "Raise --validation."
-        for dataset, held in found.items()
-    ]
+        samples = (r.provenance.get("samples") or {}) if r.state == "done" else {}
+        held, test, name = samples.get("validation", 0), samples.get("test", 0), r.config.dataset
+        if 0 < held < FEW_SAMPLES:
+            chance = f"what fewer than {FEW_SAMPLES} choose is much chance. Raise --validation."
+            found.append(f"{name}: the validation split has {held} samples; {chance}")
+        if 0 < test < FEW_SAMPLES:
+            found.append(f"{name}: the test set has {test} samples; one more right is {100 / test:.1f} points.")
+    return list(dict.fromkeys(found))
 
 
 def one_class(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:

@@ -15,6 +15,7 @@ from hypersimplex.torch._boundary import has_batches, is_eager, kind, slices, wi
 from hypersimplex.torch.backends import Backend, pick, plain
 
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
+_is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", bool)
 _NUMBERS = frozenset({float, int, Tensor, torch.nn.Parameter})
 
 
@@ -70,8 +71,10 @@ def formula(input: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Te
     """y and mu by the formula that holds while the active set stays: differentiable by any transform.
 
     On A, with x measured from mu: y = (x - mean_A x)/tau + (k - ones)/|A| and mu = mean_A x - tau (k - ones)/|A|. The
-    values are the operator's; what the formula adds is 0 and has the derivative.
+    values are the operator's; what the formula adds is 0 and has the derivative. An exported graph can do without.
     """
+    if _is_exporting() and not (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
+        return _operators.project(input, k, tau, dim)  # type: ignore[no-any-return]
     y, mu = _operators.project(input.detach(), k.detach(), tau.detach(), dim)
     wide = torch.float64 if y.dtype == torch.float64 else torch.float32
     y = y.to(wide)

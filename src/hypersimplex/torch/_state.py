@@ -162,6 +162,15 @@ class State(nn.Module):
         self._read_flags()
 
 
+def store(module: nn.Module, **values: Any) -> None:
+    """Tensors as buffers, so that they move and are saved with the module; parameters and numbers as they are."""
+    for name, value in values.items():
+        if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+            module.register_buffer(name, value)
+        else:
+            setattr(module, name, value)
+
+
 def can_read(value: Tensor | None) -> bool:
     return type(value) is Tensor and not value.is_meta and not is_compiling() and not is_recorded()
 

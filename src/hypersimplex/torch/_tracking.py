@@ -26,16 +26,19 @@ def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[
         return {name: torch.zeros(size, dtype=dtype, device=device) for name, size in sizes.items()}
 
 
-def can_track(outcome: Outcome) -> bool:
+def can_track(outcome: Outcome, made: bool) -> bool:
     """A batch is counted if its loss can be differentiated, and once.
 
-    Validation without gradients is not, nor is what a transform computes with: buffers hold numbers.
+    Validation without gradients is not, nor is what a transform computes with: buffers hold numbers. Where a graph is
+    recorded to be run later it may hold the step, if there are buffers (made) that it can move.
     """
     if not outcome.loss.requires_grad:
         return False
     if type(outcome.numbers) is array:
         return not _is_recomputed()
-    return type(outcome.numbers) is Tensor and (is_compiling() or not (is_recorded() or _is_recomputed()))
+    if is_compiling():
+        return made or type(outcome.numbers) is Tensor
+    return type(outcome.numbers) is Tensor and not is_recorded() and not _is_recomputed()
 
 
 def _is_recomputed() -> bool:
@@ -79,9 +82,9 @@ def track(
                 )  # fmt: skip
             return
     _check(buffers, outcome.classes)
-    with torch.no_grad():
-        mu, k = forward_ad.unpack_dual(outcome.mu_and_k).primal.to(threshold.device)
-        _track(buffers, mu, k, samples, size, momentum, with_share)
+    # Not in no_grad, which an exported graph does not hold.
+    mu, k = forward_ad.unpack_dual(outcome.mu_and_k).primal.detach().to(threshold.device)
+    _track(buffers, mu, k, samples, size, momentum, with_share)
 
 
 def _is_plain(buffer: Any, dtype: torch.dtype, size: int) -> bool:
@@ -118,10 +121,10 @@ def _track(
     least = torch.as_tensor(size / SPAN if momentum is None else momentum, device=threshold.device).clamp(max=1)
     # A class without a positive or without a negative has no threshold in this batch; a NaN must not spoil the average.
     moves = (k > 0) & (k < samples) & mu.isfinite()
-    seen += moves * size
+    seen += (moves * size).to(seen.dtype)
     threshold += torch.where(moves, _rate(size, seen, least) * (mu - threshold), 0).to(threshold.dtype)
     if with_share:
-        total += counts * size
+        total += torch.as_tensor(counts * size, device=total.device).to(total.dtype)
         share += (_rate(size, total, least) * (k / samples - share) * counts).to(share.dtype)
 
 

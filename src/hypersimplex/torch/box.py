@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex._box import correction
+from hypersimplex._box_formula import correction
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import is_eager

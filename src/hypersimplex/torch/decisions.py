@@ -33,13 +33,12 @@ def decide(values: Tensor, independent: bool) -> Tensor:
     return values.argmax(0 if values.dim() == 1 else 1)
 
 
-@torch.no_grad()
 def is_multilabel(target: Tensor) -> Tensor:
     """Whether dense targets are labels of their own, and not one class's share each, which sum to 1."""
     if target.dim() < 2:
         return torch.zeros((), dtype=torch.bool, device=target.device)
     rounding = torch.finfo(target.dtype).eps if target.is_floating_point() else 0.0
-    return ((target.to(torch.float32).sum(1) - 1).abs() > 1e-3 + rounding).any()
+    return ((target.detach().to(torch.float32).sum(1) - 1).abs() > 1e-3 + rounding).any()
 
 
 @torch.no_grad()

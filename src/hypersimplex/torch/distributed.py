@@ -100,14 +100,14 @@ def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement)
     rows, rank = agreed.rows, ranks.rank
     own = _as_rows(batch.logits)
     logits = ranks.gather(own, rows)
-    logits[rank] = _scaled(own, ranks.size)
+    logits[rank] = scaled(own, ranks.size)
     if batch.labels is not None:
         targets = ranks.gather(batch.labels.reshape(-1), rows)
     else:
         assert batch.dense is not None
         dense = _as_rows(batch.dense)
         targets = ranks.gather(dense, rows)
-        targets[rank] = _scaled(dense, ranks.size)
+        targets[rank] = scaled(dense, ranks.size)
     outcome = _own_loss.compute(torch.cat(logits), torch.cat(targets), settings)
     if settings.reduction != "none":
         return outcome
@@ -121,10 +121,10 @@ def _as_rows(array: Tensor) -> Tensor:
 
 
 class _Scaled(torch.autograd.Function):
-    """The same tensor; its gradient times the number of ranks."""
+    """The same tensor; its gradient times a number."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, size: int) -> Tensor:
+    def forward(ctx: Any, value: Tensor, size: float) -> Tensor:
         ctx.size = size
         return value.view_as(value)
 
@@ -134,7 +134,7 @@ class _Scaled(torch.autograd.Function):
         return grad * ctx.size, None
 
 
-_scaled: Any = _Scaled.apply
+scaled: Any = _Scaled.apply
 
 
 class _Own(torch.autograd.Function):

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _operators
+from hypersimplex.torch import _operators, _special
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import is_eager
-from hypersimplex.torch._projection import as_tensors, formula, project
+from hypersimplex.torch._projection import TENSORS, as_tensors, formula, project
 from hypersimplex.torch.backends import pick
 
 
@@ -34,8 +34,12 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
     >>> soft_topk(x, k=1, hard=True)
     tensor([0., 1., 0.], grad_fn=<AddBackward0>)
     """
-    y = project(input, k, tau, dim)[0]
-    return binary_argmax(input, k, dim) + (y - y.detach()) if hard else y
+    if hard:
+        y = soft_binary_argmax(input, k, tau, dim)
+        return binary_argmax(input, k, dim) + (y - y.detach())
+    if type(input) not in TENSORS and (found := _special.call(soft_binary_argmax, input, k, tau, dim)) is not None:
+        return found  # type: ignore[no-any-return]
+    return project(input, k, tau, dim)[0]
 
 
 soft_topk = soft_binary_argmax  # under the name that people search for
@@ -49,6 +53,8 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
     >>> threshold(torch.tensor([0.1, 1.6, 1.0]), k=1)
     tensor(0.8000)
     """
+    if type(input) not in TENSORS and (found := _special.call(threshold, input, k, tau, dim)) is not None:
+        return found  # type: ignore[no-any-return]
     k, tau = as_tensors(input, k, tau, dim)
     if is_eager() and not (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
         mu = pick(input).project(input, k, tau, dim, want_y=False)[1]
@@ -66,6 +72,8 @@ def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
     >>> binary_argmax(torch.tensor([0.1, 1.6, 1.0, 1.0]), k=2)
     tensor([0., 1., 1., 0.])
     """
+    if type(input) not in TENSORS and (found := _special.call(binary_argmax, input, k, dim)) is not None:
+        return found  # type: ignore[no-any-return]
     k, _ = as_tensors(input, k, 1.0, dim)
     result: Tensor = _operators.binary(input.detach(), k.detach(), dim)
     return result

@@ -4,8 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
-from hypersimplex.torch import _own_loss
+from hypersimplex.torch import _own_loss, _special
 from hypersimplex.torch._batch import Number, Outcome, Settings, whole
+from hypersimplex.torch._projection import TENSORS
 
 
 def hypersimplex_loss(
@@ -51,6 +52,9 @@ def hypersimplex_loss(
 
 
 def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None) -> Outcome:
+    if type(input) not in TENSORS and _special.is_dtensor(input):
+        outcome: Outcome = _special.loss(input, target, settings, group, compute)
+        return outcome
     if group is None:
         return _own_loss.compute(input, target, settings)
     from hypersimplex.torch import distributed  # before any check: what fails on one rank must reach the others

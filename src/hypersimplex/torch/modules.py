@@ -20,7 +20,7 @@ from hypersimplex.torch._batch import (
     per_class,
     whole,
 )
-from hypersimplex.torch._state import State, can_read, check_per_class
+from hypersimplex.torch._state import State, can_read, check_per_class, store
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
 
@@ -32,11 +32,13 @@ class SoftBinaryArgmax(nn.Module):
     tensor([0.0000, 0.8000, 0.2000])
     """
 
+    k: Number
+    tau: Number
+
     def __init__(self, k: Number, tau: Number = 1.0, dim: int = -1) -> None:
         super().__init__()
-        self.k = k
-        self.tau = tau
         self.dim = dim
+        store(self, k=k, tau=tau)
 
     def forward(self, input: Tensor) -> Tensor:
         return soft_binary_argmax(input, self.k, self.tau, self.dim)
@@ -104,11 +106,7 @@ class HyperSimplexLoss(State):
         self.reduction = reduction
         self.momentum = momentum
         self.group = group
-        for name, value in (("weight", weight), ("k", k), ("prior", prior), ("tau", tau)):
-            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
+        store(self, weight=weight, k=k, prior=prior, tau=tau)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         tau = 1.0 if self._flags[1] else self.tau  # the logits of a folded layer are divided by it
@@ -119,7 +117,7 @@ class HyperSimplexLoss(State):
         if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
             input, target, one = *self._one_sample(input, target), True
         outcome = compute(input, target, settings, self.group)
-        if self.training and _tracking.can_track(outcome):
+        if self.training and _tracking.can_track(outcome, self.threshold is not None):
             self._refuse_if_folded()
             buffers = self._buffers_for(outcome.classes, outcome.loss)
             _tracking.track(buffers, outcome, self.momentum, _positions(input))

@@ -1,0 +1,108 @@
+"""Translations of the operators for torch.onnx.export: TopK and CumSum where the kernel searches.
+
+    torch.onnx.export(model, (x,), "model.onnx", dynamo=True, custom_translation_table=translations())
+
+The sum of clip((x - mu)/tau, 0, 1) is linear between its 2n breakpoints, the x and the x - tau. Sorted, with the number
+of active entries between two of them as a cumulative sum, they give the sum at each breakpoint, and so the piece on
+which it is k. What comes out are the library's own results; a k out of range is not reported there.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypersimplex.torch import _operators
+
+_DOUBLE, _INT = 11, 7  # as ONNX counts types
+_ROUNDING = 1e-12
+
+
+def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For the argument custom_translation_table of torch.onnx.export(dynamo=True); needs onnxscript."""
+    return {_operators.project.default: _project, _operators.binary.default: _binary}
+
+
+def _op() -> Any:
+    from onnxscript import opset18
+
+    return opset18
+
+
+def _project(x: Any, k: Any, tau: Any, dim: int) -> Any:
+    op, axis = _op(), [dim]
+    wide, k, tau = op.Cast(x, to=_DOUBLE), _over(k, dim), _over(tau, dim)
+    zero, one, infinite = (op.Constant(value_float=value) for value in (0.0, 1.0, float("inf")))
+    zero, one, infinite = (op.Cast(value, to=_DOUBLE) for value in (zero, one, infinite))
+    # In place of infinities: so far above or below that the finite entries change after or before them.
+    finite = op.Not(op.Or(op.IsInf(wide), op.IsNaN(wide)))
+    some = op.ReduceMax(op.Cast(finite, to=_INT), axis, keepdims=1) > op.Constant(value_int=0)
+    low = op.Where(some, op.ReduceMin(op.Where(finite, wide, infinite), axis, keepdims=1), zero)
+    high = op.Where(some, op.ReduceMax(op.Where(finite, wide, op.Neg(infinite)), axis, keepdims=1), zero)
+    ends = op.Where(wide > zero, high + tau + tau, low - tau - tau)
+    near = op.Where(finite, wide, ends)
+
+    def share(mu: Any) -> Any:
+        y = op.Min(op.Max((near - mu) / tau, zero), one)
+        y = op.Where(y < op.CastLike(op.Constant(value_float=_ROUNDING), y), zero, y)
+        return op.Where(one - y < op.CastLike(op.Constant(value_float=_ROUNDING), y), one, y)
+
+    y = share(_piece(op, near, k, tau, dim, zero))
+    active = op.And(y > zero, y < one)
+    count = op.ReduceSum(op.Cast(active, to=_DOUBLE), axis, keepdims=1)
+    ones = op.ReduceSum(op.Cast(op.Equal(y, one), to=_DOUBLE), axis, keepdims=1)
+    total = op.ReduceSum(op.Where(active, near, zero), axis, keepdims=1)
+    mu = (total - tau * (k - ones)) / op.Max(count, one)
+    y = op.Where(count > zero, share(mu), y)
+    # Without an active entry the middle of the interval, or its finite end.
+    zeros_end = op.ReduceMax(op.Where(op.Equal(y, zero), wide, op.Neg(infinite)), axis, keepdims=1)
+    ones_end = op.ReduceMin(op.Where(op.Equal(y, one), wide, infinite), axis, keepdims=1) - tau
+    middle = (zeros_end + ones_end) / (one + one)
+    middle = op.Where(op.IsInf(zeros_end), ones_end, op.Where(op.IsInf(ones_end), zeros_end, middle))
+    shared = op.ReduceMax(op.Where(active, wide, op.Neg(infinite)), axis, keepdims=1)
+    mu = op.Where(count > zero, op.Where(op.Equal(shared, infinite), infinite, mu), middle)
+    broken = _broken(op, wide, axis)
+    nan = op.Cast(op.Constant(value_float=float("nan")), to=_DOUBLE)
+    return op.CastLike(op.Where(broken, nan, y), x), op.Squeeze(op.Where(broken, nan, mu), axis)
+
+
+def _piece(op: Any, x: Any, k: Any, tau: Any, dim: int, zero: Any) -> Any:
+    """The threshold from the breakpoints around it."""
+    points = op.Concat(x, x - tau, axis=dim)
+    one = op.Cast(op.Constant(value_float=1.0), to=_DOUBLE)
+    opens = op.Expand(one, op.Shape(x))
+    number = op.Gather(op.Shape(points), op.Constant(value_ints=[dim]))
+    values, at = op.TopK(points, number, axis=dim, largest=1, sorted=1)
+    along = op.Constant(value_int=dim)
+    active = op.CumSum(op.GatherElements(op.Concat(opens, op.Neg(opens), axis=dim), at, axis=dim), along)
+    first, last, end = op.Constant(value_ints=[0]), op.Constant(value_ints=[-1]), op.Constant(value_ints=[2**31])
+    axes, second = op.Constant(value_ints=[dim]), op.Constant(value_ints=[1])
+    steps = op.Slice(values, first, last, axes) - op.Slice(values, second, end, axes)
+    sums = op.CumSum(op.Slice(active, first, last, axes) * steps / tau, along)
+    # The sum at the breakpoint before k is reached, which is 0 at the first one.
+    sums = op.Concat(op.Slice(sums, first, second, axes) * zero, sums, axis=dim)
+    reached = op.ReduceSum(op.Cast(op.Slice(sums, second, end, axes) < k, to=_INT), [dim], keepdims=1)
+    reached = op.Min(reached, number - op.Constant(value_int=2))
+    mu, before, count = (op.GatherElements(each, reached, axis=dim) for each in (values, sums, active))
+    return mu - (k - before) * tau / op.Max(count, one)
+
+
+def _binary(x: Any, k: Any, dim: int) -> Any:
+    op = _op()
+    k = _over(k, dim)
+    number = op.Gather(op.Shape(x), op.Constant(value_ints=[dim]))
+    _, at = op.TopK(x, number, axis=dim, largest=1, sorted=1)  # of equal entries the lower index first
+    ones = op.Expand(op.Cast(op.Constant(value_float=1.0), to=_DOUBLE), op.Shape(x))
+    rank = op.CumSum(ones, op.Constant(value_int=dim))
+    chosen = op.Cast(op.Not(rank > k), to=_DOUBLE)
+    y = op.ScatterElements(chosen, at, chosen, axis=dim)
+    nan = op.Cast(op.Constant(value_float=float("nan")), to=_DOUBLE)
+    return op.CastLike(op.Where(_broken(op, x, [dim]), nan, y), x)
+
+
+def _broken(op: Any, x: Any, axis: list[int]) -> Any:
+    return op.ReduceMax(op.Cast(op.IsNaN(x), to=_INT), axis, keepdims=1) > op.Constant(value_int=0)
+
+
+def _over(value: Any, dim: int) -> Any:
+    """One number for all slices, or one for each, to meet the entries along dim."""
+    wide = _op().Cast(value, to=_DOUBLE)
+    return wide if len(value.shape) == 0 else _op().Unsqueeze(wide, [dim])
