@@ -23,7 +23,7 @@ def main() -> None:
     x, y, test_x, test_y = x[:1500], y[:1500], x[1500:], y[1500:]
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    criterion = HyperSimplexLoss()
+    criterion = HyperSimplexLoss(num_classes=10)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(40):
         optimizer.zero_grad()

@@ -35,7 +35,9 @@ def run(epochs: int = 8) -> dict[str, float]:
         max_position_embeddings=LENGTH, num_labels=CLASSES,
     )  # fmt: skip
     model = BertForSequenceClassification(config)
-    model.hypersimplex = HyperSimplexLoss()  # inside the model: saved, moved and switched to eval with it
+    model.hypersimplex = HyperSimplexLoss(
+        num_classes=CLASSES
+    )  # inside the model: saved, moved and switched to eval with it
 
     def compute_loss(outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
         # num_items_in_batch is for losses that add up over batches; this one sees its batch as a whole.
@@ -61,6 +63,10 @@ def run(epochs: int = 8) -> dict[str, float]:
             compute_loss_func=compute_loss, compute_metrics=metrics,
         )  # fmt: skip
         trainer.train()
+        with torch.no_grad():  # the thresholds of the final weights
+            model.eval()
+            rows = trainer.get_train_dataloader()
+            model.hypersimplex.calibrate((model(row["input_ids"]).logits, row["labels"]) for row in rows)
         found = trainer.evaluate()
     return {"plain argmax": found["eval_plain"], "predict": found["eval_predict"]}
 

@@ -16,12 +16,18 @@ class Classifier(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-        self.loss = HyperSimplexLoss()
+        self.loss = HyperSimplexLoss(num_classes=10)
 
     def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         x, y = batch
         loss: Tensor = self.loss(self.model(x), y)
         return loss
+
+    @torch.no_grad()
+    def on_fit_end(self) -> None:
+        batches = self.trainer.train_dataloader
+        assert batches is not None
+        self.loss.calibrate((self.model(x), y) for x, y in batches)  # the thresholds of the final weights
 
     def test_step(self, batch: tuple[Tensor, Tensor]) -> None:
         x, y = batch

@@ -29,7 +29,7 @@ def main() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     model = DistributedDataParallel(network)
-    criterion = HyperSimplexLoss(group=True)
+    criterion = HyperSimplexLoss(group=True, num_classes=10)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     for epoch in range(8):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))
