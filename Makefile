@@ -29,7 +29,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: soak docs test-docs test-neon test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-jax test-triton
+.PHONY: soak docs test-docs test-neon test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-integrations test-jax test-triton
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,7 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers"
 	@echo "  make test-docs   the documentation's site, its links and all of its code"
 	@echo "  make test-notebooks  the notebooks, from the first cell to the last"
+	@echo "  make test-integrations  Lightning, the Hugging Face Trainer, ONNX"
 	@echo "  make test-jax    the JAX front end"
 	@echo "  make test-ray    the study on a Ray cluster of two workers"
 	@echo "  make test-triton the CUDA kernels under Triton's interpreter"
@@ -73,7 +74,7 @@ test: lint pytest  ## lint, types and the default tests
 
 test-all: test test-rest  ## make test, then all it leaves out
 
-test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton  ## only what make test leaves out
+test-rest: test-slow test-baseline sanitize test-boosting test-docs test-notebooks test-jax test-ray test-triton test-integrations  ## only what make test leaves out
 
 test-slow: $(INSTALLED)  ## the tests marked slow
 	$(BIN)/pytest -m slow
@@ -102,6 +103,17 @@ $(EVERYTHING): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/everyth
 	$(ALL)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/everything.txt -e '.[dev]'
 	$(ALL)/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
 	@touch $@
+
+INTEGRATIONS := .venv-integrations/.installed
+$(INTEGRATIONS): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/integrations.txt $(KERNEL)
+	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
+		-r requirements/integrations.txt -e '.[dev]'
+	@touch $@
+
+test-integrations: $(INTEGRATIONS)  ## real runs of Lightning and the Hugging Face Trainer, and ONNX models in onnxruntime
+	.venv-integrations/bin/pytest -rs tests/integrations tests/torch/test_examples.py tests/torch/test_export.py \
+		tests/torch/test_loss_fold.py tests/torch/test_cross_entropy_inputs.py
 
 test-boosting: $(EVERYTHING)  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
 	$(ALL)/mypy src/hypersimplex/boosting src/hypersimplex/sklearn

@@ -16,13 +16,11 @@ from torch import Tensor, nn
 from hypersimplex.study.data import load
 from hypersimplex.torch import HyperSimplexLoss
 
-# The weight of a batch of N samples; None is the default of HyperSimplexLoss.
-WAYS: dict[str, Callable[[int], float | None]] = {
-    "default": lambda n: None,
+# The weight of a batch of N samples.
+WAYS: dict[str, Callable[[int], float]] = {
     "0.1": lambda n: 0.1,
     "N/1000": lambda n: min(1.0, n / 1000),
     "N/500": lambda n: min(1.0, n / 500),
-    "N/250": lambda n: min(1.0, n / 250),
     "1": lambda n: 1.0,
 }
 SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)

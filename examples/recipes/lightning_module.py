@@ -26,6 +26,12 @@ class Classifier(lightning.LightningModule):
         loss: Tensor = self.loss(self.model(x), y)
         return loss
 
+    @torch.no_grad()
+    def on_fit_end(self) -> None:
+        batches = self.trainer.train_dataloader
+        assert batches is not None
+        self.loss.calibrate((self.model(x), y) for x, y in batches)  # the thresholds of the final weights
+
     def test_step(self, batch: tuple[Tensor, Tensor]) -> None:
         x, y = batch
         logits = self.model(x)

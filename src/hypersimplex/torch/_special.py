@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch._boundary import slices
+from hypersimplex.torch.decisions import is_multilabel
 
 
 def call(function: Callable[..., Any], input: Any, *rest: Any) -> Any:
@@ -78,6 +79,8 @@ def loss(input: Any, target: Any, settings: Any, group: Any, compute: Callable[.
     if at and settings.reduction != "none":
         local = scaled(local, 1 / mesh.size(at[0]))
     outcome = compute(local, target, settings, mesh.get_group(at[0]) if at else None)
+    if not at and target.shape == local.shape:
+        outcome = outcome._replace(multilabel=is_multilabel(target))
     if settings.reduction == "none":
         shape = input.shape[:1] + input.shape[2:]
         return outcome._replace(loss=_joined(outcome.loss, mesh, placements, shape))

@@ -1,0 +1,59 @@
+"""A real run of the Hugging Face Trainer: evaluation moves nothing, checkpoints hold the thresholds, a run resumes."""
+
+import pytest
+import torch
+
+from hypersimplex.torch import HyperSimplexLoss
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+# transformers warns about its own dependencies.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def sentences(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(3, (count, 6), generator=generator)
+    return [{"input_ids": row.tolist(), "labels": int(row.mode().values)} for row in tokens]
+
+
+def build():
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=3, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        max_position_embeddings=6, num_labels=3,
+    )  # fmt: skip
+    model = transformers.BertForSequenceClassification(config)
+    model.criterion = HyperSimplexLoss(num_classes=3)
+    return model
+
+
+def trainer_of(model, folder, epochs, moves):
+    def compute_loss(outputs, labels, num_items_in_batch=None):
+        before = float(model.criterion.samples)
+        model.criterion.train()
+        loss = model.criterion(outputs.logits, labels)
+        moves.append((outputs.logits.requires_grad, float(model.criterion.samples) - before))
+        return loss
+
+    arguments = transformers.TrainingArguments(
+        str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, per_device_eval_batch_size=64,
+        use_cpu=True, report_to=[], disable_tqdm=True, seed=0, logging_strategy="no", save_strategy="epoch",
+        eval_strategy="epoch", dataloader_pin_memory=False,
+    )  # fmt: skip
+    return transformers.Trainer(
+        model, arguments, train_dataset=sentences(64, 0), eval_dataset=sentences(64, 1), compute_loss_func=compute_loss
+    )
+
+
+def test_training_evaluation_and_a_checkpoint(tmp_path):
+    model, moves = build(), []
+    trainer_of(model, tmp_path, 2, moves).train()
+    assert (False, 0.0) in moves, "evaluation computed the loss"
+    assert all(moved == (32 if differentiable else 0) for differentiable, moved in moves)
+    assert model.criterion.samples == 128
+    folder = sorted(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))[-1]
+    resumed = build()
+    trainer_of(resumed, tmp_path, 3, []).train(resume_from_checkpoint=str(folder))
+    assert resumed.criterion.samples == 192, "128 from the checkpoint and an epoch more"
