@@ -73,6 +73,18 @@ def at_thresholds(
     One rank's sums of every class at the thresholds mu + low, or its gradient there.
     """
 
+def coactive(
+    v: NDArray[Any],
+    low: float,
+    high: float,
+    sums: NDArray[Any] | None = None,
+    matrix: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """
+    Write the sums of the columns, and how often two columns are between low and high together.
+    """
+
 def project_at(
     is_double: bool,
     x: int,

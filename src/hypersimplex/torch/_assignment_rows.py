@@ -1,4 +1,4 @@
-"""The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend; alone or on ranks."""
+"""The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend, over all ranks."""
 
 import zlib
 from collections.abc import Callable
@@ -106,6 +106,10 @@ class TensorRows:
         matrix = _host(mask.T @ (mask / mask.sum(1, keepdim=True).clamp(min=1)))
         matrix = np.triu(matrix, 1)  # exactly symmetric
         return self.add(matrix + matrix.T)
+
+    def sample(self, stride: int) -> "TensorRows":
+        k = self.k[::stride] if self.k.dim() else self.k
+        return TensorRows(self.x[::stride], k, self.tau, self.backend, self.add, self.most)
 
     def demand(self) -> tuple[float, Array, float]:
         usable, k = self._usable()

@@ -59,7 +59,9 @@ def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
 
 def _one_by_one(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Any, Any]:
     """A vmap rule: the assignments of a batch have no rows in common."""
-    each = [arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)]
+    each = [
+        arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)
+    ]
     results = [assign(*one) for one in zip(*each, strict=True)]
     return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0, 0)
 
