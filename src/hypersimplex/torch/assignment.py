@@ -118,10 +118,9 @@ class Assignment(torch.autograd.Function):
         assert to_x is not None
         assert to_k is not None
         assert to_tau is not None
-        return (
-            to_x.to(y.dtype), to_k.to(k.dtype).sum_to_size(k.shape), shift.to(capacity.dtype).sum_to_size(capacity.shape),
-            to_tau.to(tau.dtype).sum(), None, None,
-        )  # fmt: skip
+        to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
+        return to_x.to(y.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
 
 
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:

@@ -70,7 +70,7 @@ class BalancedRouter(nn.Module):
             raise _checks.wrong_shape("input", ("...", self.num_experts), input.shape)
         scores = input.reshape(-1, self.num_experts)
         if self.training and scores.shape[0]:
-            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self._start(), self.group)
+            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self.bias.clone(), self.group)
             if not is_recorded():
                 self._track(bias)
         else:
@@ -92,9 +92,6 @@ class BalancedRouter(nn.Module):
         if self.group is not None:
             tokens = float(members(self.group, scores).sum(torch.tensor(tokens, dtype=torch.float64)))
         return self.capacity_factor * tokens * self.k / self.num_experts
-
-    def _start(self) -> Tensor | None:
-        return self.bias.clone()
 
     @torch.no_grad()
     def _track(self, bias: Tensor) -> None:
