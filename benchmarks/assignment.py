@@ -10,7 +10,7 @@ import argparse
 import importlib
 import importlib.util
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ def both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> timing.Step:
     return step
 
 
-def processor_times(ways: dict[str, timing.Step], rounds: int) -> timing.Times:
+def processor_times(ways: Mapping[str, timing.Step], rounds: int) -> timing.Times:
     """As timing.interleave, by the processor's clock: a busy machine interrupts long calls, and short ones seldom."""
     times: timing.Times = {name: [] for name in ways}
     for turn in range(rounds + 1):
@@ -87,7 +87,36 @@ def table(rounds: int, taus: list[float]) -> None:
             bias = soft_assignment(x, k, capacity, tau)[1]
             hard, plain = overload(binary_argmax(x - bias, k)), overload(binary_argmax(x, k))
             numbers = f"{cold} | {warm} | {worst:.0e} | {ratio:.1f} x | {plain:.0f} % | {hard:.1f} %"
-            print(f"\n{tokens} tokens, {experts} experts, k = 1, tau = {tau}, forward:\n")
+            print(f"| {tokens}, {experts}, {k} | {tau} | {numbers} |", flush=True)
+
+
+def peers(x: Tensor, tau: float) -> dict[str, Callable[[], np.ndarray]]:
+    """Transport plans with rows of sum 1 and equal columns, by those that are installed."""
+    tokens, experts = x.shape
+    row, column = np.ones(tokens), np.full(experts, tokens / experts)
+    found: dict[str, Callable[[], np.ndarray]] = {
+        "hypersimplex": lambda: soft_assignment(x, 1, tokens / experts, tau)[0].numpy()
+    }
+    if importlib.util.find_spec("jaxopt"):
+        jax, projection = importlib.import_module("jax"), importlib.import_module("jaxopt.projection")
+        transport = jax.jit(lambda s: projection.projection_transport(s, (row, column), use_semi_dual=True))
+        found["jaxopt projection_transport, jit"] = lambda: np.asarray(transport(x.numpy() / tau))
+    if importlib.util.find_spec("ot"):
+        smooth = importlib.import_module("ot.smooth")
+        cost = -x.numpy().astype(np.float64)
+        found["POT smooth_ot_semi_dual"] = lambda: smooth.smooth_ot_semi_dual(
+            row, column, cost, tau, reg_type="l2", stopThr=1e-9, numItermax=2000
+        )
+    return found
+
+
+def beside_peers(rounds: int) -> None:
+    tokens, experts, tau = PEER_PROBLEM
+    x = scores(tokens, experts)
+    ways = peers(x, tau)
+    exact = soft_assignment(x.double(), 1, tokens / experts, tau)[0].numpy()
+    times = processor_times(ways, rounds)
+    print(f"\n{tokens} tokens, {experts} experts, k = 1, tau = {tau}, forward:\n")
     print("| solver | time | distance | violation |")
     print("| --- | --- | --- | --- |")
     for name, solve in ways.items():

@@ -3,8 +3,8 @@
     python examples/recipes/balanced_experts.py --data fashion-mnist --folder DATA --seeds 5
 
 A perceptron with one layer of 8 experts, 2 for each image. Each way is tuned over four settings on images held back
-from the training set, then trained with every seed. At test time each image is routed by itself; images are dropped by an
-expert in the order they come once it has its capacity of a batch.
+from the training set, then trained with every seed. At test time each image is routed by itself; an expert drops the
+images that come after it has its capacity of a batch.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Experts(nn.Module):
         self.chosen = chosen.detach()
         if self.training:
             self._balance(scores, self.chosen.mean(0))
-        kept = chosen * (self.chosen.cumsum(0) <= capacity)
+        kept = self.chosen.cumsum(0) <= capacity
         gates = scores.softmax(-1) * chosen
         gates = gates / gates.sum(-1, keepdim=True) * kept
         answers = torch.einsum("neh,ehw->new", torch.einsum("nw,ewh->neh", x, self.first).relu(), self.second)
