@@ -109,6 +109,24 @@ def test_half_precision_and_masks_have_gradients():
     assert (x.grad != 0).any()
 
 
+@pytest.mark.parametrize("transformed", [False, True])
+def test_a_token_with_nan_spoils_no_other_gradient(transformed):
+    x, weights = skewed(), torch.linspace(0, 1, 5, dtype=DOUBLE).square()
+    x[3, 1] = torch.nan
+    rest = torch.arange(30) != 3
+
+    def weighted(x):
+        return (values(x, 1, 6.0, 0.5) * weights)[rest if len(x) == 30 else slice(None)].sum()
+
+    def gradient(x):
+        if transformed:
+            return torch.func.grad(weighted)(x)
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(weighted(x), x)[0]
+
+    assert torch.allclose(gradient(x)[rest], gradient(x[rest]), atol=1e-9)
+
+
 def test_one_k_for_each_token():
     x = skewed().requires_grad_()
     k = torch.linspace(0.2, 1.3, 30, dtype=DOUBLE).requires_grad_()

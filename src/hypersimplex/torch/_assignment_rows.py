@@ -21,7 +21,10 @@ Array = NDArray[Any]
 def solve(
     x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    """y, the biases, the inverse that gradients need, and the number of steps. k has one number for each row."""
+    """y, in the dtype it was computed in, the biases, the inverse that gradients need, and the number of steps.
+
+    k has one number for each row.
+    """
     rows: Any = None
     error: Exception | None = None
     limits = np.zeros(0)
@@ -38,7 +41,7 @@ def solve(
     first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    y = torch.as_tensor(rows.y, device=x.device).to(x.dtype)
+    y = torch.as_tensor(rows.y, device=x.device)
     bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
     return y, bias, inverse, found.steps
 

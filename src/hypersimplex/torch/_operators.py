@@ -49,7 +49,7 @@ def _fake_binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
 
 def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y, bias, inverse, _ = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
-    return _as_promised(y, x), bias, inverse
+    return _as_promised(y.to(x.dtype), x), bias, inverse
 
 
 def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -94,9 +94,9 @@ class Assignment(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         y, bias, inverse, _ = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
-        ctx.backend, ctx.ranks = pick(input), ranks
+        ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)
-        return y, bias
+        return y.to(input.dtype), bias
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Any) -> tuple[Tensor | None, ...]:
@@ -110,7 +110,7 @@ class Assignment(torch.autograd.Function):
         v = v.to(inverse.dtype)
         pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
         assert pulled is not None
-        sums = pulled.sum(0)
+        sums = torch.where(torch.isnan(y), 0, pulled).sum(0)
         if ctx.ranks is not None:
             sums = ctx.ranks.sum(sums)
         shift = inverse @ sums * tau.to(inverse.dtype)
@@ -120,7 +120,7 @@ class Assignment(torch.autograd.Function):
         assert to_tau is not None
         to_k = to_k.to(k.dtype).sum_to_size(k.shape)
         to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
-        return to_x.to(y.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
+        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
 
 
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +134,7 @@ def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
     ones = (y == 1).sum(1, keepdim=True)
     each = k.unsqueeze(1) if k.dim() else k
     centered = inside + torch.where(active, ((each.to(wide) - ones) - inside.sum(1, keepdim=True)) / count, 0)
-    over = centered.sum(0) + (y == 1).sum(0) - capacity.to(wide)
+    over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(wide)
     shift = (inverse @ (over - over.detach())).expand_as(y)
     shift = torch.where(active, shift, 0)
     change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
