@@ -1,5 +1,6 @@
 """soft_assignment for PyTorch: rows that sum to k, columns to at most their capacity, and the exact gradient."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def assign(
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
     if type(input) in TENSORS and is_eager():
-        y, bias = Assignment.apply(input, k, capacity, tau, start, ranks)
+        y, bias = _apply(input, k, capacity, tau, start, ranks)
         return y, bias
     if ranks is not None:
         raise RuntimeError("with group, soft_assignment cannot be compiled, traced or transformed")
@@ -123,6 +124,9 @@ class Assignment(torch.autograd.Function):
         return to_x.to(ctx.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
 
 
+_apply: Callable[..., Any] = Assignment.apply
+
+
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """The values of the operator, plus a term that is 0 and has the derivative, by operations any transform knows."""
     y, bias, inverse = _operators.assign(input.detach(), k.detach(), capacity.detach(), tau.detach())
@@ -136,6 +140,6 @@ def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
     centered = inside + torch.where(active, ((each.to(wide) - ones) - inside.sum(1, keepdim=True)) / count, 0)
     over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(wide)
     shift = (inverse @ (over - over.detach())).expand_as(y)
-    shift = torch.where(active, shift, 0)
+    shift = torch.where(active & ~torch.isnan(y), shift, 0)
     change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
     return (y.to(wide) + (change - change.detach())).to(input.dtype), bias

@@ -67,7 +67,8 @@ class BalancedRouter(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """The weights of every token (the last dim holds its scores), of the input's shape."""
         if input.dim() == 0 or input.shape[-1] != self.num_experts:
-            raise _checks.wrong_shape("input", ("...", self.num_experts), input.shape)
+            rule = f"input must have {self.num_experts} experts along its last dim"
+            raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
         scores = input.reshape(-1, self.num_experts)
         if self.training and scores.shape[0]:
             y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self.bias.clone(), self.group)
