@@ -16,8 +16,8 @@ MODULES = {
 # A package and what it may import besides itself: the frameworks' front ends know the middle, not each other.
 INNER = {"_batch", "_boundary", "_columns"}
 ALLOWED = {
-    "torch": {"_box_formula", "_checks", "_kernel", "_search"},
-    "jax": {"_box_formula", "_checks", "_kernel", "_numpy", "_search"},
+    "torch": {"_assignment", "_box_formula", "_checks", "_kernel", "_numpy_assignment", "_search"},
+    "jax": {"_assignment", "_box_formula", "_checks", "_kernel", "_numpy", "_numpy_assignment", "_search"},
     "boosting": {"_checks", "_kernel", "_numpy", "_search"},
 }
 

@@ -17,6 +17,8 @@ from hypersimplex import _checks
 Array = NDArray[np.float64]
 
 _DIRECT_STEPS = 15
+_LARGEST_STRIDE, _SAMPLE = 16, 32  # of a first sample of the rows; the choices it holds for each column
+_SAMPLE_TOLERANCE = 0.1
 _PATIENT_STEPS = 30
 _MOST_TRIALS = 40  # shortenings of one step
 _MOST_EXCHANGES = 50  # of columns that are held at zero
@@ -39,6 +41,9 @@ class Rows(Protocol):
         Inside are the entries between 0 and 1, or with window > tau those of a window so much wider around them.
         """
 
+    def sample(self, stride: int) -> "Rows":
+        """Every so manieth row."""
+
     def demand(self) -> tuple[float, Array, float]:
         """The sum of k, how many rows each column may take, and the distance from the least to the largest x."""
 
@@ -55,8 +60,10 @@ class Found:
 
 
 def find(rows: Rows, capacity: Array, start: Array) -> Found:
-    search = _Search(rows, capacity, start)
     wanted, usable, spread = rows.demand()
+    if not start.any() and (usable > 0).all():
+        start = _from_sample(rows, capacity, wanted, spread)
+    search = _Search(rows, capacity, start)  # which complains of bad rows before the columns are judged
     _check_total(wanted, capacity, usable)
     search.widest = 2 * (spread + rows.tau)
     if not search.run(_DIRECT_STEPS, patient=False):
@@ -65,6 +72,20 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     links = laplacian(rows.pairs(rows.tau))
     free = _grounded(search.bias > 0, search.bias, components(links))
     return Found(search.bias, _inverse_on(links, free), search.steps, search.passes)
+
+
+def _from_sample(rows: Rows, capacity: Array, wanted: float, spread: float) -> Array:
+    """Biases to start from, by a part of the rows: nothing if that is too small a part, or does not come near."""
+    stride = min(_LARGEST_STRIDE, int(wanted / (_SAMPLE * max(len(capacity), 1))))
+    if stride < 2:
+        return np.zeros_like(capacity)
+    part = rows.sample(stride)
+    part.tau = max(rows.tau, spread / 32)  # a few rows say little about what lies closer
+    search = _Search(part, capacity * (part.demand()[0] / wanted), np.zeros_like(capacity))
+    search.widest = 2 * (spread + rows.tau)
+    part.tolerance = _SAMPLE_TOLERANCE
+    near = search.run(_DIRECT_STEPS, patient=False) or search.error < 0.5
+    return search.bias if near else np.zeros_like(capacity)
 
 
 def _by_cooling(search: "_Search", spread: float) -> None:
@@ -105,7 +126,8 @@ class _Search:
             best = min(best, self.error)
             if self.error <= self.rows.tolerance or (stuck > 5 and self.error <= _ROUNDED * self.rows.tolerance):
                 return True
-            move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest)
+            widening = 2 if patient else 8
+            move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest, widening)
             self._walk(move, patient)
             self.steps += 1
         return self.error <= self.rows.tolerance
@@ -140,7 +162,7 @@ class _Search:
                 length = min(max(aim, near + 0.1 * (far - near)), far - 0.3 * (far - near))
 
 
-def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float) -> Array:
+def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float, widening: float) -> Array:
     """A step much longer than tau leaves the entries it was computed from: then a window of its own length tells more.
 
     Where the entries inside link no column with room to those that need it, wider windows link these parts.
@@ -153,16 +175,14 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
         size = float(np.std(move)) if move.size else 0.0
         if window >= widest or (complete and size <= 1.5 * window):
             break
-        window = min(widest, size if complete else 2 * window)
+        window = min(widest, size if complete else widening * window)
         pairs = rows.pairs(window)
         links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
     longest = float(np.max(np.abs(move), initial=0.0))
     return move * min(1.0, widest / longest) if longest else move
 
 
-def _bounded_step(
-    links: Array, excess: Array, bias: Array, capacity: Array, tolerance: float
-) -> tuple[Array, bool]:
+def _bounded_step(links: Array, excess: Array, bias: Array, capacity: Array, tolerance: float) -> tuple[Array, bool]:
     """The minimum of the quadratic model over bias + move >= 0, by exchanging columns held at zero for others.
 
     Also whether the model has one: a part of the graph that is too full as a whole has not.
@@ -199,12 +219,13 @@ def components(links: Array) -> NDArray[np.int64]:
 
 def _grounded(free: NDArray[np.bool_], bias: Array, parts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """One column of each part is held, or its equations would leave a number open: the one of the least bias."""
-    held = np.bincount(parts, weights=~free, minlength=len(free))
+    held = np.bincount(parts, weights=~free, minlength=len(free)) > 0
+    if held[parts].all():
+        return free
+    order = np.lexsort((bias, parts))
+    least = order[np.diff(parts[order], prepend=-1) != 0]
     free = free.copy()
-    for part in np.unique(parts):
-        if not held[part]:
-            members = np.flatnonzero(parts == part)
-            free[members[np.argmin(bias[members])]] = False
+    free[least[~held[parts[least]]]] = False
     return free
 
 

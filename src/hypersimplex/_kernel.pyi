@@ -106,6 +106,18 @@ def segments(
     Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * x).
     """
 
+def coactive(
+    v: NDArray[Any],
+    low: float,
+    high: float,
+    sums: NDArray[Any] | None = None,
+    matrix: NDArray[Any] | None = None,
+    threads: int = 1,
+) -> tuple[str, int, int] | None:
+    """
+    Write the sums of the columns, and how often two columns are between low and high together.
+    """
+
 def project_at(
     is_double: bool,
     x: int,

@@ -48,7 +48,7 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float 
 
 
 class MemoryRows:
-    """Rows of contiguous float32 or float64 memory, by the kernel. `add` sums arrays over ranks, `most` takes maxima."""
+    """Rows of contiguous float32 or float64 memory, by the kernel. `add` and `most` are sums and maxima over ranks."""
 
     def __init__(
         self,
@@ -89,6 +89,11 @@ class MemoryRows:
             low, high = (self.tau - window) / 2, (self.tau + window) / 2
             _kernel.coactive(above, low, high, matrix=matrix, threads=self.threads)
         return self.add(matrix)
+
+    def sample(self, stride: int) -> "MemoryRows":
+        k = None if self.k_array is None else self.k_array[::stride].copy()
+        x = self.x[::stride].copy()
+        return MemoryRows(x, self.k, k, self.tau, self.threads, self.where, self.add, self.most)
 
     def demand(self) -> tuple[float, Array, float]:
         usable, k = self._usable()

@@ -42,7 +42,7 @@ return cases.map(c => { const y = project(c.x, c.k, c.tau);
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What the scripts of this module give, in one start of the browser."""
-    parts = {"compute": COMPUTE, "landscape": LANDSCAPE, "handle": HANDLE}
+    parts = {"compute": COMPUTE, "landscape": LANDSCAPE, "handle": HANDLE, "assignment": ASSIGNMENT}
     script = ", ".join(f"{name}: (() => {{ {body} }})()" for name, body in parts.items())
     return look_at(PAGE, tmp_path_factory.mktemp("explorer"), script=f"return {{ {script} }}")["found"]
 
@@ -155,3 +155,25 @@ def test_the_page_needs_nothing_else():
     assert sorted(addresses) == ["data:,", "index.html"]
     ids = re.findall(r'\sid="([^"$]+)"', PAGE)
     assert len(ids) == len(set(ids))
+
+
+ASSIGNMENTS = [
+    {"k": k, "capacity": factor * k * 2, "tau": tau}
+    for k in (1, 1.75, 3)
+    for factor in (1, 1.2)
+    for tau in (0.1, 0.5, 3)
+]
+ASSIGNMENT = (
+    f"const problems = {json.dumps(ASSIGNMENTS)};"
+    + """
+const x = SCORES.map(row => row.map((v, j) => v + j));
+return { x, answers: problems.map(p => assign(x, p.k, p.capacity, p.tau)) };"""
+)
+
+
+@needs_browser
+def test_assignments_are_the_librarys(found):
+    x = np.array(found["assignment"]["x"])
+    for problem, got in zip(ASSIGNMENTS, found["assignment"]["answers"], strict=True):
+        y, _ = hs.soft_assignment(x, problem["k"], problem["capacity"], problem["tau"])
+        np.testing.assert_allclose(got["y"], y, atol=1e-3, err_msg=str(problem))

@@ -1,4 +1,4 @@
-"""The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend; alone or on ranks."""
+"""The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend, over all ranks."""
 
 import zlib
 from collections.abc import Callable
@@ -21,7 +21,10 @@ Array = NDArray[Any]
 def solve(
     x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
 ) -> tuple[Tensor, Tensor, Tensor, int]:
-    """y, the biases, the inverse that gradients need, and the number of steps. k has one number for each row."""
+    """y, in the dtype it was computed in, the biases, the inverse that gradients need, and the number of steps.
+
+    k has one number for each row.
+    """
     rows: Any = None
     error: Exception | None = None
     limits = np.zeros(0)
@@ -38,7 +41,7 @@ def solve(
     first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    y = torch.as_tensor(rows.y, device=x.device).to(x.dtype)
+    y = torch.as_tensor(rows.y, device=x.device)
     bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
     return y, bias, inverse, found.steps
 
@@ -106,6 +109,10 @@ class TensorRows:
         matrix = _host(mask.T @ (mask / mask.sum(1, keepdim=True).clamp(min=1)))
         matrix = np.triu(matrix, 1)  # exactly symmetric
         return self.add(matrix + matrix.T)
+
+    def sample(self, stride: int) -> "TensorRows":
+        k = self.k[::stride] if self.k.dim() else self.k
+        return TensorRows(self.x[::stride], k, self.tau, self.backend, self.add, self.most)
 
     def demand(self) -> tuple[float, Array, float]:
         usable, k = self._usable()

@@ -56,7 +56,7 @@ def _fake_binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
 
 def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     y, bias, inverse, _ = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
-    return _as_promised(y, x), bias, inverse
+    return _as_promised(y.to(x.dtype), x), bias, inverse
 
 
 def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,7 +66,9 @@ def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
 
 def _one_by_one(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Any, Any]:
     """A vmap rule: the assignments of a batch have no rows in common."""
-    each = [arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)]
+    each = [
+        arg.unbind(at) if at is not None else [arg] * info.batch_size for arg, at in zip(args, in_dims, strict=True)
+    ]
     results = [assign(*one) for one in zip(*each, strict=True)]
     return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0, 0)
 

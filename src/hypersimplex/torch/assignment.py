@@ -1,5 +1,6 @@
 """soft_assignment for PyTorch: rows that sum to k, columns to at most their capacity, and the exact gradient."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def assign(
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
     if type(input) in TENSORS and is_eager():
-        y, bias = Assignment.apply(input, k, capacity, tau, start, ranks)
+        y, bias = _apply(input, k, capacity, tau, start, ranks)
         return y, bias
     if ranks is not None:
         raise RuntimeError("with group, soft_assignment cannot be compiled, traced or transformed")
@@ -94,9 +95,9 @@ class Assignment(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         y, bias, inverse, _ = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
-        ctx.backend, ctx.ranks = pick(input), ranks
+        ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)
-        return y, bias
+        return y.to(input.dtype), bias
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Any) -> tuple[Tensor | None, ...]:
@@ -110,7 +111,7 @@ class Assignment(torch.autograd.Function):
         v = v.to(inverse.dtype)
         pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
         assert pulled is not None
-        sums = pulled.sum(0)
+        sums = torch.where(torch.isnan(y), 0, pulled).sum(0)
         if ctx.ranks is not None:
             sums = ctx.ranks.sum(sums)
         shift = inverse @ sums * tau.to(inverse.dtype)
@@ -118,10 +119,12 @@ class Assignment(torch.autograd.Function):
         assert to_x is not None
         assert to_k is not None
         assert to_tau is not None
-        return (
-            to_x.to(y.dtype), to_k.to(k.dtype).sum_to_size(k.shape), shift.to(capacity.dtype).sum_to_size(capacity.shape),
-            to_tau.to(tau.dtype).sum(), None, None,
-        )  # fmt: skip
+        to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
+        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
+
+
+_apply: Callable[..., Any] = Assignment.apply
 
 
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,8 +138,8 @@ def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
     ones = (y == 1).sum(1, keepdim=True)
     each = k.unsqueeze(1) if k.dim() else k
     centered = inside + torch.where(active, ((each.to(wide) - ones) - inside.sum(1, keepdim=True)) / count, 0)
-    over = centered.sum(0) + (y == 1).sum(0) - capacity.to(wide)
+    over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(wide)
     shift = (inverse @ (over - over.detach())).expand_as(y)
-    shift = torch.where(active, shift, 0)
+    shift = torch.where(active & ~torch.isnan(y), shift, 0)
     change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
     return (y.to(wide) + (change - change.detach())).to(input.dtype), bias

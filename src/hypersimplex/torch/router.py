@@ -67,10 +67,11 @@ class BalancedRouter(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         """The weights of every token (the last dim holds its scores), of the input's shape."""
         if input.dim() == 0 or input.shape[-1] != self.num_experts:
-            raise _checks.wrong_shape("input", ("...", self.num_experts), input.shape)
+            rule = f"input must have {self.num_experts} experts along its last dim"
+            raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
         scores = input.reshape(-1, self.num_experts)
         if self.training and scores.shape[0]:
-            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self._start(), self.group)
+            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self.bias.clone(), self.group)
             if not is_recorded():
                 self._track(bias)
         else:
@@ -92,9 +93,6 @@ class BalancedRouter(nn.Module):
         if self.group is not None:
             tokens = float(members(self.group, scores).sum(torch.tensor(tokens, dtype=torch.float64)))
         return self.capacity_factor * tokens * self.k / self.num_experts
-
-    def _start(self) -> Tensor | None:
-        return self.bias.clone()
 
     @torch.no_grad()
     def _track(self, bias: Tensor) -> None:
