@@ -116,7 +116,7 @@ def check_conformal(lines):
 
 
 def check_precision_at_budget(lines):
-    for name in ("cross-entropy  ", "cross-entropy, trained on", "precision, trained on"):
+    for name in ("cross-entropy  ", "+ cross-entropy", "+ precision"):
         mean, least, most = row(lines, name)
         assert 0.4 <= least <= mean <= most <= 0.75, "far above the 10 % of eights"
 
