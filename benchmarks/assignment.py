@@ -23,7 +23,10 @@ from hypersimplex.torch import binary_argmax, soft_assignment, soft_binary_argma
 
 PROBLEMS = [(4096, 64, 8), (8192, 8, 2), (16384, 128, 8), (4096, 256, 8)]
 TAUS = [0.02, 0.05, 0.2, 1.0, 2.0]
-PEER_PROBLEM = (512, 16, 0.5)  # tokens, experts, tau; k is 1, where a transport plan is an assignment
+PEER_PROBLEMS = [
+    (512, 16, 0.5),
+    (4096, 64, 0.5),
+]  # tokens, experts, tau; k is 1, where a transport plan is an assignment
 
 
 def scores(tokens: int, experts: int, seed: int = 0) -> Tensor:
@@ -110,8 +113,7 @@ def peers(x: Tensor, tau: float) -> dict[str, Callable[[], np.ndarray]]:
     return found
 
 
-def beside_peers(rounds: int) -> None:
-    tokens, experts, tau = PEER_PROBLEM
+def beside_peers(tokens: int, experts: int, tau: float, rounds: int) -> None:
     x = scores(tokens, experts)
     ways = peers(x, tau)
     exact = soft_assignment(x.double(), 1, tokens / experts, tau)[0].numpy()
@@ -137,7 +139,8 @@ def main() -> None:
     torch.set_num_threads(1)
     table(options.rounds, options.tau)
     if options.peers:
-        beside_peers(options.rounds)
+        for problem in PEER_PROBLEMS:
+            beside_peers(*problem, options.rounds)
 
 
 if __name__ == "__main__":
