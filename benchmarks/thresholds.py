@@ -20,7 +20,7 @@ from hypersimplex.torch import HyperSimplexLoss
 WAYS: dict[str, Callable[[int], float]] = {
     "0.1": lambda n: 0.1,
     "N/1000": lambda n: min(1.0, n / 1000),
-    "N/500": lambda n: min(1.0, n / 500),
+    "N/1000, at least 0.1": lambda n: min(max(n / 1000, 0.1), 1.0),
     "1": lambda n: 1.0,
 }
 SIZES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._arguments import check_tau, is_known, per_class
 
-SPAN = 1000  # samples, as in torch
+SPAN, LEAST = 1000, 0.1  # samples, and a batch's weight at least, as in torch
 
 
 class ThresholdState(NamedTuple):
@@ -45,7 +45,7 @@ def threshold_update(
         samples: how many the batch has, of all devices; those that `where` leaves out do not count.
         momentum: least weight of the latest batch. Until the plain average of all samples gives it less, the thresholds
             are that average; with 0, for ever: the way to calibrate with a full pass over the data. None: N/1000 for
-            a batch of N samples, so that they follow the last 1,000 samples whatever the batch size.
+            a batch of N samples, but at least 0.1, so that they follow about the last 1,000 samples.
 
     >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]), samples=10)
     >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5]), samples=10).mu
@@ -61,7 +61,7 @@ def threshold_update(
     moves = (counts > 0) & (counts < size) & jnp.isfinite(new)
     seen = state.seen + moves * size
     # The plain average, until the least weight takes over.
-    least = jnp.minimum(size / SPAN, 1) if momentum is None else momentum
+    least = jnp.clip(size / SPAN, LEAST, 1) if momentum is None else momentum
     rate = jnp.maximum(size / jnp.maximum(seen, 1), least)
     step = rate * (jnp.where(moves, new, old) - old)
     return ThresholdState((old + step).astype(old.dtype), seen)

@@ -13,7 +13,7 @@ from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
 
 NAMES = ("threshold", "seen", "share", "samples")
 NAMES_SET = frozenset(NAMES)
-SPAN = 1000.0  # samples: see benchmarks/thresholds.py
+SPAN, LEAST = 1000.0, 0.1  # samples, and a batch's weight at least: measured by benchmarks/thresholds.py
 
 _task = torch._C._current_graph_task_id
 _hooks: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
@@ -26,18 +26,18 @@ def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[
         return {name: torch.zeros(size, dtype=dtype, device=device) for name, size in sizes.items()}
 
 
-def can_track(outcome: Outcome, made: bool) -> bool:
+def can_track(outcome: Outcome, buffers: dict[str, Any]) -> bool:
     """A batch is counted if its loss can be differentiated, and once.
 
     Validation without gradients is not, nor is what a transform computes with: buffers hold numbers. Where a graph is
-    recorded to be run later it may hold the step, if there are buffers (made) that it can move.
+    recorded to be run later it may hold the step, if there are buffers that it can move.
     """
     if not outcome.loss.requires_grad:
         return False
     if type(outcome.numbers) is array:
         return not _is_recomputed()
     if is_compiling():
-        return made or type(outcome.numbers) is Tensor
+        return type(outcome.numbers) is Tensor or buffers.get("threshold") is not None
     return type(outcome.numbers) is Tensor and not is_recorded() and not _is_recomputed()
 
 
@@ -59,7 +59,7 @@ def track(
     """Move the averages in place: by the kernel where it made the numbers, otherwise by torch operations.
 
     A batch of N samples moves them by N/(samples so far), the plain average, but at least by momentum; without one, by
-    N/SPAN. Of N images whose pixels are classified the N counts, not the pixels, which are alike.
+    N/SPAN, not below LEAST. Of N images whose pixels are classified the N counts, not the pixels, which are alike.
     """
     numbers, samples = outcome.numbers, outcome.samples
     threshold, seen, share, total = buffers["threshold"], buffers["seen"], buffers["share"], buffers["samples"]
@@ -75,7 +75,7 @@ def track(
             and _is_plain(total, dtype, 1)
         ):
             if samples:  # or every one was ignored
-                least = min(size / SPAN, 1.0) if momentum is None else momentum
+                least = min(max(size / SPAN, LEAST), 1.0) if momentum is None else momentum
                 _kernel.track_at(
                     dtype is torch.float64, at, at + 8 * classes, classes, samples, size, least, with_share,
                     threshold.data_ptr(), seen.data_ptr(), share.data_ptr(), total.data_ptr(),
@@ -118,7 +118,9 @@ def _track(
         samples = samples.clamp(min=1)
     elif not counts:
         return
-    least = torch.as_tensor(size / SPAN if momentum is None else momentum, device=threshold.device).clamp(max=1)
+    least = torch.as_tensor(size / SPAN if momentum is None else momentum, device=threshold.device)
+    if momentum is None:
+        least = least.clamp(LEAST, 1)
     # A class without a positive or without a negative has no threshold in this batch; a NaN must not spoil the average.
     moves = (k > 0) & (k < samples) & mu.isfinite()
     seen += (moves * size).to(seen.dtype)

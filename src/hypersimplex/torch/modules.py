@@ -59,7 +59,7 @@ class HyperSimplexLoss(State):
         weight, ignore_index, reduction, k, prior, tau, group, label_smoothing: see `hypersimplex_loss`.
         momentum: least weight of the latest batch in the running thresholds. Until the plain average of all samples
             gives it less, they are that average; with 0, for ever. None: N/1000 for a batch of N samples, so that
-            they follow the last 1,000 samples whatever the batch size.
+            they follow the last 1,000 samples whatever the batch size, but at least 0.1.
         num_classes: makes the thresholds at construction (1: binary), so that checkpoints, averages of models and
             exports find them there. Without it the first batch makes them.
 
@@ -117,10 +117,10 @@ class HyperSimplexLoss(State):
         if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
             input, target, one = *self._one_sample(input, target), True
         outcome = compute(input, target, settings, self.group)
-        if self.training and _tracking.can_track(outcome, self.threshold is not None):
+        if self.training and _tracking.can_track(outcome, self._buffers):
             self._refuse_if_folded()
             buffers = self._buffers_for(outcome.classes, outcome.loss)
-            _tracking.track(buffers, outcome, self.momentum, _positions(input))
+            _tracking.track(buffers, outcome, self.momentum, 1 if input.dim() == 2 else _positions(input))
             if target.dim() == input.dim():
                 self._note_multilabel(input, target, outcome)
         return outcome.loss.reshape(()) if one else outcome.loss
