@@ -139,7 +139,7 @@ def test_modules_that_differ_only_in_what_they_note(other):
 def trained(group, calls):
     (logits, target), training = calls[dist.get_rank(group)]
     criterion = HyperSimplexLoss(group=group).train(training)
-    loss = criterion(logits, target)
+    loss = criterion(logits.detach().clone().requires_grad_(), target).detach()
     return loss, int(criterion.multilabel) if training else None
 
 
