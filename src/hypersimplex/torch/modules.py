@@ -64,8 +64,8 @@ class HyperSimplexLoss(State):
             exports find them there. Without it the first batch makes them.
 
     >>> criterion = HyperSimplexLoss(num_classes=2)
-    >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
-    >>> criterion(logits, torch.tensor([0, 0, 1]))
+    >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]], requires_grad=True)
+    >>> criterion(logits, torch.tensor([0, 0, 1])).detach()
     tensor(0.0167)
     >>> criterion.threshold
     tensor([0.8000, 1.0000])
