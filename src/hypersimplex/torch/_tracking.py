@@ -132,4 +132,5 @@ def _track(
 
 def _rate(size: Any, count: Tensor, least: Tensor) -> Tensor:
     """The plain average, until the least weight takes over."""
-    return torch.maximum((size / count).nan_to_num(), least.to(count.dtype))
+    rate = (size / count).nan_to_num()
+    return torch.maximum(rate, least.to(rate.dtype))
