@@ -113,8 +113,14 @@ Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const 
 template <class T>
 Answer coactive_t(const Array& v, double low, double high, uintptr_t sums, uintptr_t matrix, int threads) {
     Sizes n = shape_of(v);
-    Coactive<T> c{n[0], n[1], pointer<const T>(aligned(v, "v")), low, high, pointer<double>(sums),
-                  pointer<double>(matrix), threads};
+    Coactive<T> c{n[0],
+                  n[1],
+                  pointer<const T>(aligned(v, "v")),
+                  low,
+                  high,
+                  pointer<double>(sums),
+                  pointer<double>(matrix),
+                  threads};
     return tell(without_gil([&] { return functions<T>().coactive(c); }));
 }
 
@@ -236,8 +242,8 @@ void define_raw(nb::module_& m) {
     m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
           "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
           "k_used"_a, "threads"_a);
-    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "size"_a,
-          "least"_a, "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "samples_seen"_a);
+    m.def("track_at", track_at, "is_double"_a, "mu"_a, "k"_a, "classes"_a, "samples"_a, "size"_a, "least"_a,
+          "with_share"_a, "threshold"_a, "seen"_a, "share"_a, "samples_seen"_a);
     m.def("objective_at", objective_at, "is_double"_a, "step"_a, "sizes"_a, "addresses"_a, "threads"_a);
 }
 

@@ -16,7 +16,7 @@ struct CoactivePart {
     int64_t stride;    // of the pairs: whole registers
     double* sums;
     T* pairs;
-    T* mask;           // ends in zeros
+    T* mask;    // ends in zeros
     int64_t* active;
 
     int64_t find(const T* row) const {
@@ -69,7 +69,8 @@ template <class T>
 Result coactive(const Coactive<T>& c) {
     int64_t n = c.columns, most = n > 512 ? 2 : coactive_blocks, wanted = c.rows / coactive_rows;
     int64_t number = wanted < 1 ? 1 : wanted < most ? wanted : most, size = (c.rows + number - 1) / number;
-    int64_t width = Lanes<T>::width, stride = (n + width - 1) / width * width, cells = c.matrix ? n * stride : 0;
+    int64_t width = Lanes<T>::width, stride = (n + width - 1) / width * width,
+            cells = c.matrix ? n * stride : 0;
     Scratch<double> sums;
     Scratch<T> pairs, mask;
     Scratch<int64_t> active;

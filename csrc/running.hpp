@@ -10,8 +10,8 @@ template <class T>
 struct Running {
     T *threshold, *seen, *share, *samples_seen;    // per class; `samples_seen` is one number
 
-    // size: the weight of this batch in the plain average. least: its weight in the running one at least, 0 for
-    // the plain average. A class without a positive or without a negative has no threshold in this batch.
+    // size: the weight of this batch in the plain average. least: its weight in the running one at least, 0
+    // for the plain average. A class without a positive or without a negative has no threshold in this batch.
     void add(const double* mu, const double* k, int64_t classes, int64_t samples, double size, double least,
              bool with_share) {
         double n = static_cast<double>(samples);

@@ -168,11 +168,11 @@ Error* handle(Frame* frame, int64_t arguments, int64_t results, Typed with_float
     }
 }
 
-}  // namespace
+}    // namespace
 
 Error* project_handler(Frame* frame) { return handle(frame, 4, 2, project<float>, project<double>); }
 Error* centered_handler(Frame* frame) { return handle(frame, 3, 1, centered<float>, centered<double>); }
 
 bool compatible() { return same_frames; }
 
-}  // namespace hs::xla
+}    // namespace hs::xla

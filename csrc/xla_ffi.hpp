@@ -106,4 +106,4 @@ Error* centered_handler(Frame* frame);
 // Whether XLA has asked for the version, and has frames of the size expected.
 bool compatible();
 
-}  // namespace hs::xla
+}    // namespace hs::xla

@@ -171,17 +171,55 @@ def threshold_arguments(rng):
     return args | {"grad": some(rng, shape, dtype), "mean": some(rng, *each), "factor": some(rng, *each)}
 
 
+def box_arguments(rng):
+    rows, n, dtype = rng.choice([1, 2, 7]), rng.choice([1, 3, 33]), rng.choice(["f4", "f8"])
+    each = {name: some(rng, (rows,), "f8") for name in ("mu", "total", "tau")}
+    wide = [(rows, n), (1, n), (rows, 1), (1, 1), (rows + 1, n)]
+    entries = {name: some(rng, rng.choice(wide), "f8") for name in ("lower", "upper", "weight")}
+    both = {name: some(rng, (rows, n), dtype) for name in ("x", "y")}
+    return both | each | entries | {"at_most": rng.random() < 0.5, "threads": rng.choice([1, 2, 0])}
+
+
+def segment_arguments(rng):
+    rows, size, dtype = rng.choice([0, 1, 5, 70]), rng.choice([0, 1, 9, 300]), rng.choice(["f4", "f8"])
+    ends = np.sort(np.random.default_rng(rng.getrandbits(32)).integers(0, size + 1, size=rows + 1))
+    ends[:1], ends[-1:] = 0, size
+    if rng.random() < 0.3:
+        ends[rng.randrange(rows + 1)] += rng.choice([-(2**62), -1, 1, 1000, 2**62])
+    rooms = {"y": ((size,), dtype), "v": ((size,), dtype)}
+    rooms |= dict.fromkeys(("ks", "taus", "grad_k", "grad_tau"), ((rows,), "f8"))
+    given = {name: some(rng, *kind) for name, kind in rooms.items() if rng.random() < 0.5}
+    numbers_ = {"k": rng.choice([0, 0.5, 1, -1, np.nan]), "tau": rng.choice([1, 0.1, 0, np.inf])}
+    return {"x": some(rng, (size,), dtype), "offsets": ends, "threads": rng.choice([1, 2])} | numbers_ | given
+
+
+def coactive_arguments(rng):
+    rows, n = rng.choice([0, 1, 7, 300]), rng.choice([1, 2, 33])
+    args = {"v": some(rng, (rows, n), rng.choice(["f4", "f8"])), "low": 0, "high": rng.choice([1, -1, np.nan])}
+    rooms = {"sums": ((n,), "f8"), "matrix": ((n, n), "f8")}
+    return args | {name: some(rng, *kind) for name, kind in rooms.items() if rng.random() < 0.7}
+
+
+VIEWS = {
+    "backward": backward_arguments,
+    "at_thresholds": threshold_arguments,
+    "box": box_arguments,
+    "segments": segment_arguments,
+    "coactive": coactive_arguments,
+}
+
+
 def call_views(rng):
-    name = rng.choice(["backward", "at_thresholds"])
+    name = rng.choice(sorted(VIEWS))
     try:
-        failed = getattr(_kernel, name)(**(backward_arguments if name == "backward" else threshold_arguments)(rng))
+        failed = getattr(_kernel, name)(**VIEWS[name](rng))
     except ERRORS as error:
         return type(error).__name__
     return "accepted" if failed is None else "refused"
 
 
 ARRAYS, PLAIN = (
-    {"project", "binary", "backward", "at_thresholds"},
+    {"project", "binary", *VIEWS},
     {"variant", "constants", "lies_evenly", "xla_compatible", "xla_handlers"},
 )
 ENTRIES = ARRAYS | PLAIN | set(fuzz_addresses.CALLS)
