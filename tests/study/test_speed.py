@@ -47,11 +47,13 @@ def test_the_area_is_the_mean_over_the_steps():
 
 
 def test_a_ratio_is_the_geometric_mean_of_pairs():
-    value, low, high = ratio([10, 40], [20, 20])
+    value, low, high = ratio([10, 40, 10, 40], [20, 20, 20, 20])
     assert value == pytest.approx(1.0)
     assert (low, high) == pytest.approx((0.5, 2.0))
-    # pairs, not means: the same factor in every pair has no spread
-    assert ratio([5, 50, 500], [10, 100, 1000]) == pytest.approx((0.5, 0.5, 0.5))
+    # two pairs are too few for an interval
+    assert all(map(math.isnan, ratio([10, 40], [20, 20])[1:]))
+    # pairs, not means: nearly the same factor in every pair has next to no spread
+    assert ratio([5, 50, 501], [10, 100, 1000]) == pytest.approx((0.5, 0.5, 0.5), abs=1e-2)
 
 
 def test_seconds_are_of_training_alone():
