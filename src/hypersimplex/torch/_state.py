@@ -113,7 +113,7 @@ class State(nn.Module):
 
     def _refuse_if_lost(self) -> None:
         """Thresholds that another module has, but that did not come along with what was copied from it."""
-        if self.threshold is None and not self.classes.is_meta and bool(self.classes):
+        if self.threshold is None and can_read(self.classes) and bool(self.classes):
             raise _checks.lost_thresholds(round(float(self.classes)))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
