@@ -1,6 +1,5 @@
 """torch.compile, torch.func, checkpointing: the loss under a transform is the loss without it."""
 
-
 import pytest
 import torch
 from torch import func, nn
