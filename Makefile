@@ -104,15 +104,8 @@ $(EVERYTHING): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/everyth
 	$(ALL)/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
 	@touch $@
 
-INTEGRATIONS := .venv-integrations/.installed
-$(INTEGRATIONS): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/integrations.txt $(KERNEL)
-	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) \
-		-r requirements/integrations.txt -e '.[dev]'
-	@touch $@
-
-test-integrations: $(INTEGRATIONS)  ## real runs of Lightning and the Hugging Face Trainer, and ONNX models in onnxruntime
-	.venv-integrations/bin/pytest -rs tests/integrations tests/torch/test_examples.py tests/torch/test_export.py \
+test-integrations: $(EVERYTHING)  ## real runs of Lightning and the Hugging Face Trainer, and ONNX models in onnxruntime
+	$(ALL)/pytest -rs tests/integrations tests/torch/test_examples.py tests/torch/test_export.py \
 		tests/torch/test_loss_fold.py tests/torch/test_cross_entropy_inputs.py
 
 test-boosting: $(EVERYTHING)  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
