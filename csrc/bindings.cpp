@@ -110,31 +110,6 @@ Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const 
                grad ? lying_as(*grad, x, "grad", true) : 0, threads);
 }
 
-template <class T>
-Answer coactive_t(const Array& v, double low, double high, uintptr_t sums, uintptr_t matrix, int threads) {
-    Sizes n = shape_of(v);
-    Coactive<T> c{n[0],
-                  n[1],
-                  pointer<const T>(aligned(v, "v")),
-                  low,
-                  high,
-                  pointer<double>(sums),
-                  pointer<double>(matrix),
-                  threads};
-    return tell(without_gil([&] { return functions<T>().coactive(c); }));
-}
-
-Answer coactive(const Array& v, double low, double high, const std::optional<Doubles>& sums,
-                const std::optional<Doubles>& matrix, int threads) {
-    demand(v.ndim() == 2, "v must have two dims");
-    int64_t n = shape_of(v)[1];
-    demand(v.size() == 0 || (strides_of(v)[1] == 1 && (v.shape(0) == 1 || strides_of(v)[0] == n)),
-           "v must be rows one after the other");
-    auto run = is_double(v) ? coactive_t<double> : coactive_t<float>;
-    return run(v, low, high, numbers(sums, n, "sums", "column"),
-               numbers(matrix, n * n, "matrix", "pair of columns"), threads);
-}
-
 // Addresses.
 
 Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides,
@@ -296,8 +271,5 @@ NB_MODULE(_kernel, m) {
           "sums"_a.noconvert() = nb::none(), "grad"_a.noconvert() = nb::none(), "threads"_a = 1,
           "One rank's sums of every class at the thresholds mu + low, or its gradient there.");
     define_budgets(m);
-    m.def("coactive", coactive, "v"_a.noconvert(), "low"_a, "high"_a, "sums"_a.noconvert() = nb::none(),
-          "matrix"_a.noconvert() = nb::none(), "threads"_a = 1,
-          "Write the sums of the columns, and how often two columns are between low and high together.");
     define_raw(m);
 }

@@ -1,4 +1,4 @@
-// The bindings of box sections and segments: arrays are checked by views.hpp.
+// The bindings of box sections, segments and assignments: arrays are checked by views.hpp.
 #pragma once
 #include "calls.hpp"
 #include "views.hpp"
@@ -68,6 +68,31 @@ inline Answer segments(const Array& x, const Labels& offsets, double k, double t
                numbers(grad_k, rows, "grad_k", "row"), numbers(grad_tau, rows, "grad_tau", "row"), threads);
 }
 
+template <class T>
+Answer coactive_t(const Array& v, double low, double high, uintptr_t sums, uintptr_t matrix, int threads) {
+    Sizes n = shape_of(v);
+    Coactive<T> c{n[0],
+                  n[1],
+                  pointer<const T>(aligned(v, "v")),
+                  low,
+                  high,
+                  pointer<double>(sums),
+                  pointer<double>(matrix),
+                  threads};
+    return tell(without_gil([&] { return functions<T>().coactive(c); }));
+}
+
+inline Answer coactive(const Array& v, double low, double high, const std::optional<Doubles>& sums,
+                       const std::optional<Doubles>& matrix, int threads) {
+    demand(v.ndim() == 2, "v must have two dims");
+    int64_t n = shape_of(v)[1];
+    demand(v.size() == 0 || (strides_of(v)[1] == 1 && (v.shape(0) == 1 || strides_of(v)[0] == n)),
+           "v must be rows one after the other");
+    auto run = is_double(v) ? coactive_t<double> : coactive_t<float>;
+    return run(v, low, high, numbers(sums, n, "sums", "column"),
+               numbers(matrix, n * n, "matrix", "pair of columns"), threads);
+}
+
 inline void define_budgets(nb::module_& m) {
     using namespace nb::literals;
     m.def("box", box, "x"_a.noconvert(), "y"_a.noconvert(), "mu"_a.noconvert(), "total"_a.noconvert(),
@@ -80,6 +105,9 @@ inline void define_budgets(nb::module_& m) {
           "grad_tau"_a.noconvert() = nb::none(), "threads"_a = 1,
           "Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * "
           "x).");
+    m.def("coactive", coactive, "v"_a.noconvert(), "low"_a, "high"_a, "sums"_a.noconvert() = nb::none(),
+          "matrix"_a.noconvert() = nb::none(), "threads"_a = 1,
+          "Write the sums of the columns, and how often two columns are between low and high together.");
 }
 
 }    // namespace hs

@@ -13,6 +13,14 @@ from hypersimplex import _checks
 from hypersimplex.jax._along import Array
 
 
+def floating(x: ArrayLike) -> Array:
+    """x as an array; whole numbers are refused, not converted in silence."""
+    array = jnp.asarray(x)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise _checks.not_floating("x", getattr(x, "dtype", array.dtype))
+    return array
+
+
 def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
     """value as an array: NumPy's, in full precision, if it is known; JAX's otherwise."""
     array = as_array(name, value)

@@ -12,7 +12,7 @@ from hypersimplex import _assignment, _checks
 from hypersimplex._numpy import threads
 from hypersimplex._numpy_assignment import MemoryRows
 from hypersimplex.jax._along import Array
-from hypersimplex.jax._arguments import is_known, per_slice, widened
+from hypersimplex.jax._arguments import floating, is_known, per_slice, widened
 
 
 def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayLike = 1.0) -> tuple[Array, Array]:
@@ -40,9 +40,7 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayL
     >>> bias
     Array([0.75, 0.  ], dtype=float32)
     """
-    array = jnp.asarray(x)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise _checks.not_floating("x", getattr(x, "dtype", array.dtype))
+    array = floating(x)
     if array.ndim != 2:
         raise _checks.not_a_matrix("x", array.shape)
     ks, taus = per_slice("k", k, array.shape[:1]), per_slice("tau", tau, ())

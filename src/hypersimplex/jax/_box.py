@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from hypersimplex import _checks
 from hypersimplex._box_formula import correction
 from hypersimplex.jax._along import Array
-from hypersimplex.jax._arguments import is_known, per_entry, per_slice, tau_in_range, widened
+from hypersimplex.jax._arguments import floating, is_known, per_entry, per_slice, tau_in_range, widened
 from hypersimplex.jax._box_search import solve
 
 
@@ -49,10 +49,7 @@ def box_section(
     >>> jax.grad(lambda x: box_section(x, total=1.5, weight=2.0)[1])(x)
     Array([ 0. ,  0.5, -0.5], dtype=float32)
     """
-    given = getattr(x, "dtype", None)
-    array = jnp.asarray(x)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise _checks.not_floating("x", given or array.dtype)
+    array = floating(x)
     at = _checks.check_dim("axis", axis, array.ndim)
     slices = (*array.shape[:at], *array.shape[at + 1 :])
     each = [per_slice(name, value, slices) for name, value in (("total", total), ("tau", tau))]

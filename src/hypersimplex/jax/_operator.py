@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.jax._along import Along, Array
-from hypersimplex.jax._arguments import beside, check_problem, per_slice, split_k, tau_in_range, widened
+from hypersimplex.jax._arguments import beside, check_problem, floating, per_slice, split_k, tau_in_range, widened
 from hypersimplex.jax._project import project
 from hypersimplex.jax._search import middle_key, number_to_key
 
@@ -98,10 +98,7 @@ def _prepare(
     x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: SupportsIndex, axis_name: Any, whole: bool = False
 ) -> tuple[Array, list[Array], int]:
     """The array; k, what its dtype rounds away from k, and tau, for each slice; and the axis from the front."""
-    dtype = getattr(x, "dtype", None)
-    array = jnp.asarray(x)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise _checks.not_floating("x", dtype or array.dtype)
+    array = floating(x)
     at = _checks.check_dim("axis", axis, array.ndim)
     slices = (*array.shape[:at], *array.shape[at + 1 :])
     k, tau = per_slice("k", k, slices), per_slice("tau", tau, slices)

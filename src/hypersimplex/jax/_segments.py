@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.jax._along import Array
-from hypersimplex.jax._arguments import check_tau, is_known, per_slice
+from hypersimplex.jax._arguments import check_tau, floating, is_known, per_slice
 from hypersimplex.jax._operator import soft_binary_argmax
 
 
@@ -28,10 +28,7 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
     >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])
     Array([0.  , 0.75, 0.25, 0.25, 0.75], dtype=float32)
     """
-    given = getattr(x, "dtype", None)
-    array = jnp.asarray(x)
-    if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise _checks.not_floating("x", given or array.dtype)
+    array = floating(x)
     _checks.check_flat("x", array.shape)
     if not is_known(offsets):
         raise TypeError("offsets must be known when the function is traced, got a tracer")
