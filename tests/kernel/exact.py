@@ -83,8 +83,9 @@ def largest(x: Array, k: Array) -> Array:
 
 
 def loss(x: Array, target: Array, k: Array, tau: Array, weight: Array) -> tuple[float, Array, Array]:
-    """The loss and its gradient for rows of logits, a class a row, and the projection itself."""
-    p, _ = project(x, k, tau)
+    """The loss and its gradient for rows of logits, a class a row, and (x - mu)/tau, which is clipped to project them."""
+    p, mu = project(x, k, tau)
     error = p - target
     to_x = pull_back(p, error, tau)[0] * weight[:, None]
-    return float((weight[:, None] * error**2).sum() / 2), to_x, p
+    place = (x - mu[:, None]) / tau[:, None]
+    return float((weight[:, None] * error**2).sum() / 2), to_x, place
