@@ -86,7 +86,7 @@ def test_errors_name_the_argument_the_rule_and_the_value(fe, k, offsets, tau, me
 def test_k_above_what_a_mask_leaves_is_that_segments_k(front_end):
     x, k = np.array([1.0, 2.0, -np.inf, 3.0, -np.inf]), np.array([1.0, 2.0])
     given = (x, k) if front_end is hs else (torch.from_numpy(x), torch.from_numpy(k))
-    with pytest.raises(ValueError, match="^k must be at most 1, the number of entries that are not -inf, got 2$"):
+    with pytest.raises(ValueError, match=r"^k must be at most 1, the number of entries that are not -inf, got 2$"):
         front_end.soft_topk_segments(*given, [0, 2, 5] if front_end is hs else torch.tensor([0, 2, 5]))
 
 

@@ -83,7 +83,7 @@ def largest(x: Array, k: Array) -> Array:
 
 
 def loss(x: Array, target: Array, k: Array, tau: Array, weight: Array) -> tuple[float, Array, Array]:
-    """The loss and its gradient for rows of logits, a class a row, and (x - mu)/tau, which is clipped to project them."""
+    """The loss and its gradient for rows of logits, a class a row, and (x - mu)/tau, not clipped."""
     p, mu = project(x, k, tau)
     error = p - target
     to_x = pull_back(p, error, tau)[0] * weight[:, None]

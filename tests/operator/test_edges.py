@@ -246,6 +246,7 @@ def test_k_above_the_unmasked_entries_is_an_error(fe):
     refuses(fe, ValueError, message, fe.threshold, x, 3)
     refuses(fe, ValueError, message, fe.soft_binary_argmax, np.ascontiguousarray(x.T), 3, axis=0)
     refuses(fe, ValueError, message.replace("got 3", "got 2.5"), fe.soft_binary_argmax, x[1], 2.5)
+    refuses(fe, ValueError, message, fe.binary_argmax, x, 3)
 
 
 @every_front_end

@@ -82,6 +82,20 @@ def test_a_common_offset_changes_nothing(fe, dtype, axis):
         np.testing.assert_allclose(moved, y, rtol=0, atol=tolerance(dtype, 1e6, tau))
 
 
+@every_front_end_and_dtype((FLOAT32, FLOAT64))
+@pytest.mark.parametrize("shape", [(20_000, 3), (3, 20_000), (300, 3), (3, 300)])
+def test_entries_over_thirty_orders_of_magnitude(fe, dtype, shape):
+    """Newton steps do not settle there in the passes that the kernel allows them."""
+    axis = int(shape[0] < shape[1])
+    x = np.exp(80 * np.random.default_rng(0).random(shape)).astype(dtype)
+    x[:, ::2] *= -1
+    k = max(shape) / 10 + 0.5
+    expected = reference.soft_binary_argmax(x.astype(np.float64), k, axis=axis)
+    y = fe.soft_binary_argmax(x, k, axis=axis)
+    np.testing.assert_allclose(y.sum(axis=axis, dtype=np.float64), k, rtol=1e-5)
+    np.testing.assert_allclose(y.astype(float), expected, atol=1e-6)
+
+
 @every_front_end_and_dtype((FLOAT16, BFLOAT16))
 @pytest.mark.parametrize("axis", [0, 1])
 def test_half_types_sum_to_k_at_65536_entries(fe, dtype, axis):
