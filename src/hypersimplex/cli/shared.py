@@ -17,10 +17,12 @@ DEFAULT_STORE = Path("study.sqlite")
 StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that holds the runs.", dir_okay=False)]
 FolderOption = Annotated[
     str | None,
-    typer.Option("--data-folder", help="Folder of the data sets; default HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."),
+    typer.Option(
+        "--data-folder", help="Folder of the data sets; default $HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def fail(error: object, code: int = 1) -> typer.Exit:
@@ -51,7 +53,9 @@ def existing(path: Path) -> Iterator["Store"]:
     from hypersimplex.study.store import Store
 
     if not path.exists():
-        raise fail(f"store {path} does not exist; `hypersimplex study run` makes one, --store names another")
+        raise fail(
+            f"store {path} does not exist; create it with `hypersimplex study run`, or name another with --store"
+        )
     with explained(), Store(path, read_only=True) as opened:
         yield opened
 
