@@ -9,7 +9,8 @@ Failure = tuple[str, int, int]
 
 
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
-    """pip takes the package as it is installed, from a checkout or a wheel, and adds what the extra asks for."""
+    """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
+    hypersimplex and adds the packages of the extra."""
     first = "without a GPU first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
     hint = f" ({first})" if needs == "PyTorch" else ""
     return ModuleNotFoundError(f"{what} needs {needs}; install it with: pip install 'hypersimplex[{extra}]'{hint}")
@@ -96,7 +97,7 @@ def not_whole(k: float) -> ValueError:
 
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
-    """The rules for k and tau where they are numbers; arrays are left to whoever can read them."""
+    """Check k and tau if they are numbers. Arrays are checked where their values are read."""
     if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
         raise bad_tau(tau)
     if isinstance(k, float | int) and not 0 <= k <= n:

@@ -1,4 +1,4 @@
-"""`hypersimplex bench`: the comparison with peers belongs to a checkout, and this runs it from there."""
+"""`hypersimplex bench` starts the comparison with peers, which is part of a checkout."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`hypersimplex data`: the data sets known by name."""
+"""`hypersimplex data` lists, downloads and checks the known data sets."""
 
 from typing import Annotated
 

@@ -49,7 +49,7 @@ def explained(*kinds: type[Exception]) -> Iterator[None]:
 
 @contextmanager
 def existing(path: Path) -> Iterator["Store"]:
-    """A store that is only read; whatever is wrong with it or its content is one line."""
+    """Open a store for reading. Every problem with it becomes an error of one line."""
     from hypersimplex.study.store import Store
 
     if not path.exists():
@@ -61,7 +61,7 @@ def existing(path: Path) -> Iterator["Store"]:
 
 
 def write(text: str) -> None:
-    """Write to standard output as it is; to a terminal without what would command it."""
+    """Write to standard output. For a terminal, leave out control characters."""
     from hypersimplex.study.console import visible
 
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)

@@ -159,7 +159,7 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
 
 
 def _training_scores(booster: Any) -> Array:
-    """A metric is the one public way to them."""
+    """The scores of the training rows. LightGBM hands them out only to a metric."""
     kept: dict[str, Array] = {}
 
     def keep(scores: Array, data: Any) -> tuple[str, float, bool]:
@@ -171,5 +171,5 @@ def _training_scores(booster: Any) -> Array:
 
 
 def _names(name: str) -> set[str]:
-    """Of a parameter of LightGBM, which lists them in its documentation but through no public function."""
+    """All names of a parameter of LightGBM. No public function lists them, only its documentation."""
     return set(lgb.basic._ConfigAliases.get(name))
