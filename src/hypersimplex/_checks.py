@@ -1,5 +1,6 @@
 """Every check of the arguments and every message: the argument, the rule, the value."""
 
+import importlib.util
 import math
 import operator
 from collections.abc import Sequence
@@ -11,9 +12,10 @@ Failure = tuple[str, int, int]
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
     """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
     hypersimplex and adds the packages of the extra."""
-    first = "without a GPU first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-    hint = f" ({first})" if needs == "PyTorch" else ""
-    return ModuleNotFoundError(f"{what} needs {needs}; install it with: pip install 'hypersimplex[{extra}]'{hint}")
+    brings_torch = extra in ("torch", "sklearn", "study", "ray") and importlib.util.find_spec("torch") is None
+    first = " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
+    command = f"pip install 'hypersimplex[{extra}]'{first if brings_torch else ''}"
+    return ModuleNotFoundError(f"{what} needs {needs}; install it with: {command}")
 
 
 def not_floating(name: str, dtype: object) -> TypeError:

@@ -41,7 +41,9 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
         random_state, n_jobs, verbose: as usual; verbose=n prints the loss of the held-out rows every n rounds.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_: as usual.
+        classes_: the classes, in the order of their columns.
+        n_features_in_: the number of columns of X.
+        feature_names_in_: the names of the columns of X, if it is a frame.
         booster_: the trained lightgbm.Booster; it predicts raw scores.
         threshold_: the threshold of every class, or of the second if there are two.
         tau_: the tau it was trained with.

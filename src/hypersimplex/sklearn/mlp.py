@@ -39,7 +39,9 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         random_state, verbose: as usual; verbose=n prints a line every n epochs.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_: as usual.
+        classes_: the classes, in the order of their columns.
+        n_features_in_: the number of columns of X.
+        feature_names_in_: the names of the columns of X, if it is a frame.
         threshold_: the threshold of every class, or of the second if there are two. After `fit` it is that of all
             training rows, after `partial_fit` an average over about the last 1,000 rows. It is inf for a class that
             has none yet.
