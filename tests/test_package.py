@@ -14,6 +14,7 @@ import pytest
 
 import hypersimplex as hs
 import hypersimplex.torch as hst
+from hypersimplex._checks import missing
 
 FRAMEWORKS = ("torch", "jax", "sklearn", "scipy", "lightgbm", "xgboost", "pandas", "matplotlib")
 
@@ -36,6 +37,16 @@ def test_a_missing_framework_is_asked_for_by_its_extra(framework):
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(("ImportError", "ModuleNotFoundError"))
     assert f"hypersimplex[{framework}]" in last
+
+
+@pytest.mark.parametrize(
+    ("extra", "brings_torch"), [("torch", True), ("study", True), ("sklearn", True), ("jax", False)]
+)
+def test_a_hint_that_brings_torch_names_its_small_build(extra, brings_torch, monkeypatch):
+    """Unless torch is there already: the default build for Linux comes with gigabytes of CUDA."""
+    assert "whl/cpu" not in str(missing("this", "that", extra))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert ("pip install torch --index-url" in str(missing("this", "that", extra))) == brings_torch
 
 
 # Not find_spec: looking for pip so switches off what setuptools needs later in this process.

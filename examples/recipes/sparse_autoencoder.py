@@ -55,14 +55,14 @@ def train(x: Tensor, batch_budget: bool) -> SparseAutoencoder:
 def report(name: str, model: SparseAutoencoder, x: Tensor, batch_budget: bool = True) -> None:
     active = (model.features(x, batch_budget) > 0).sum(1).double()
     missing = (model(x, batch_budget) - x).square().mean() / (x - x.mean(0)).square().mean()
-    print(f"{name:36} {active.mean():6.2f} {active.min():5.0f} to {active.max():<4.0f} {1 - missing:8.3f}")
+    print(f"{name:37} {active.mean():6.2f} {active.min():5.0f} to {active.max():<4.0f} {1 - missing:8.3f}")
 
 
 def main() -> None:
     torch.set_num_threads(1)
     x, _, test, _ = digits()
     x, test = x - x.mean(0), test - x.mean(0)
-    print(f"{'':36} {'active features':>19} {'explained':>10}")
+    print(f"{'':37} {'active features':>19} {'explained':>10}")
     model = train(x, batch_budget=True)
     report("budget for the batch, training", model, x[:256])
     report("budget for the batch, test, threshold", model.eval(), test)

@@ -1,9 +1,9 @@
-"""The biases of soft_assignment: projected Newton steps on one number for each column, whoever computes the rows.
+"""The biases of soft_assignment, found by projected Newton steps on one number per column.
 
-For given biases b the rows are projections of x - b, and the sums of the columns are the gradient of a convex function
-of b, whose minimum over b >= 0 is sought. With M the entries inside (0, 1) and r their number in each row, its second
-derivative is (diag(column sums of M) - M' diag(1/r) M)/tau: the Laplacian of a graph of columns, which are linked
-where rows have both inside.
+For given biases b the rows are projections of x - b. The sums of the columns are the gradient of a convex function of
+b, and the search looks for its minimum over b >= 0. Let M mark the entries inside (0, 1), and let r be their number in
+each row. The second derivative is (diag(column sums of M) - M' diag(1/r) M)/tau. This is the Laplacian of a graph of
+columns: two columns are linked by the rows that have both inside.
 """
 
 from dataclasses import dataclass
@@ -42,13 +42,13 @@ class Rows(Protocol):
         """
 
     def sample(self, stride: int) -> "Rows":
-        """Every so manieth row."""
+        """Every row whose number is a multiple of stride."""
 
     def demand(self) -> tuple[float, Array, float]:
         """The sum of k, how many rows each column may take, and the distance from the least to the largest x."""
 
     def forced(self, order: NDArray[np.int64]) -> Array:
-        """What the rows cannot place but in the first 1, 2, ... columns of the order."""
+        """How much the rows can place only in the first 1, 2, ... columns of the order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,16 +23,16 @@ def box_section(
     """Solve argmin |y - x/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice of x along axis.
 
     The solution is y = clip(x/tau - nu * weight, lower, upper) with one number nu per slice. Bounds that cannot meet
-    the total are an error.
+    the total raise an error.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
-        total: what every slice sums to; or an array that broadcasts over the slices.
-        lower, upper: bounds, which may be infinite; numbers, or arrays that broadcast to x's shape.
-        weight: positive; 1 if None; a number, or an array that broadcasts to x's shape.
-        tau: temperature, positive; or an array that broadcasts over the slices.
+        total: what every slice sums to: a number, or an array that broadcasts over the slices.
+        lower, upper: bounds, possibly infinite: numbers, or arrays that broadcast to x's shape.
+        weight: positive: a number, or an array that broadcasts to x's shape. None means 1.
+        tau: temperature, positive: a number, or an array that broadcasts over the slices.
         axis: the axis along which the slices lie.
-        at_most: the sum may be smaller than total.
+        at_most: allow a sum below the total.
 
     >>> x = np.array([0.1, 1.6, 1.0])
     >>> box_section(x, total=1.5, upper=0.75)

@@ -1,5 +1,6 @@
 """Every check of the arguments and every message: the argument, the rule, the value."""
 
+import importlib.util
 import math
 import operator
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ Failure = tuple[str, int, int]
 
 
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
-    """pip takes the package as it is installed, from a checkout or a wheel, and adds what the extra asks for."""
-    first = "without a GPU first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-    hint = f" ({first})" if needs == "PyTorch" else ""
-    return ModuleNotFoundError(f"{what} needs {needs}; install it with: pip install 'hypersimplex[{extra}]'{hint}")
+    """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
+    hypersimplex and adds the packages of the extra."""
+    brings_torch = extra in ("torch", "sklearn", "study", "ray") and importlib.util.find_spec("torch") is None
+    first = " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
+    command = f"pip install 'hypersimplex[{extra}]'{first if brings_torch else ''}"
+    return ModuleNotFoundError(f"{what} needs {needs}; install it with: {command}")
 
 
 def not_floating(name: str, dtype: object) -> TypeError:
@@ -96,7 +99,7 @@ def not_whole(k: float) -> ValueError:
 
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
-    """The rules for k and tau where they are numbers; arrays are left to whoever can read them."""
+    """Check k and tau if they are numbers. Arrays are checked where their values are read."""
     if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
         raise bad_tau(tau)
     if isinstance(k, float | int) and not 0 <= k <= n:

@@ -25,8 +25,8 @@ def soft_binary_argmax(
 ) -> Array:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
 
-    The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
-    sharper as tau goes to 0. Its other name is soft_topk.
+    y is a soft choice of the k largest entries, and a smaller tau makes it harder. It equals clip((x - mu)/tau, 0, 1)
+    with one number mu per slice. `soft_topk` is the same function.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
@@ -58,7 +58,7 @@ soft_topk = soft_binary_argmax  # under the name that people search for
 def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
     """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
 
-    Where an interval of numbers would do, mu is its middle, or its finite end if only one end is finite.
+    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
 
     >>> threshold(np.array([0.1, 1.6, 1.0]), k=1)
     array(0.8)
@@ -70,7 +70,9 @@ def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: Support
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
-    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere; ties go to the lower index.
+    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere.
+
+    Of equal entries the one with the lower index is chosen.
 
     >>> binary_argmax(np.array([0.1, 1.6, 1.0, 1.0]), k=2)
     array([0., 1., 1., 0.])

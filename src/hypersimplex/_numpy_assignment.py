@@ -15,14 +15,15 @@ Array = NDArray[Any]
 def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float = 1.0) -> tuple[Array, Array]:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
 
-    A soft assignment of tokens, the rows of x, to experts, its columns: y = clip((x - a_i - b_j)/tau, 0, 1) with
-    one number a for each token and one bias b >= 0 for each expert, 0 where the expert has room left. Return y and b;
-    the rows of y are `soft_binary_argmax(x - b, k, tau)`.
+    y is a soft assignment of tokens (rows) to experts (columns). It equals clip((x - a_i - b_j)/tau, 0, 1) with one
+    number a_i per token and one bias b_j >= 0 per expert. An expert with room left has bias 0.
+
+    Return y and b. The rows of y are `soft_binary_argmax(x - b, k, tau)`.
 
     Args:
         x: floating-point array of tokens and experts. -inf keeps a token from an expert.
-        k: the sum of every row: a number, or one for each token (0 for tokens that only fill up a batch).
-        capacity: the largest sum of a column: a number, or one for each expert.
+        k: the sum of every row: a number, or one per token (0 for padding).
+        capacity: the largest sum of a column: a number, or one per expert.
         tau: temperature, positive.
 
     >>> x = np.array([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])

@@ -8,13 +8,15 @@ from hypersimplex._numpy import Array, per_slice, prepare, threads
 
 
 def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
-    """Soft top-k of every segment x[offsets[i]:offsets[i + 1]]: as soft_topk of each, or of rows padded with -inf.
+    """Compute soft_topk of every segment x[offsets[i]:offsets[i + 1]], for rows of different lengths.
+
+    The result is that of soft_topk for each segment by itself, or for rows padded with -inf.
 
     Args:
         x: floating-point array of one dimension.
-        k: the sum of every segment, from 0 to its size; a number, or one for each segment.
+        k: the sum of every segment, from 0 to its size: a number, or one per segment.
         offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
-        tau: temperature, positive; a number, or one for each segment.
+        tau: temperature, positive: a number, or one per segment.
 
     >>> x = np.array([0.1, 1.6, 1.0, 2.0, 2.5])
     >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])

@@ -68,7 +68,7 @@ def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis
 def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1) -> Array:
     """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
 
-    Where an interval of numbers will do, mu is its middle, or its finite end if only one end is finite.
+    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
 
     >>> threshold([0.1, 1.6, 1.0], 1)
     array(0.8)
@@ -77,7 +77,7 @@ def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
-    """Mark the k largest entries of every slice with 1, the others with 0; ties go to the lower index.
+    """Mark the k largest entries of every slice with 1 and the others with 0. Ties go to the lower index.
 
     >>> binary_argmax([3.0, 5.0, 3.0], 2)
     array([1., 1., 0.])
@@ -95,13 +95,13 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
 
 
 def vjp(y: ArrayLike, v: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1) -> tuple[Array, Array, Array]:
-    """Multiply v with the Jacobians of y = soft_binary_argmax(x, k, tau): gradients to x, k and tau.
+    """Return the gradients of sum(v * y) to x, k and tau, for y = soft_binary_argmax(x, k, tau).
 
-    With A the entries strictly between 0 and 1, a slice's gradients are
+    Let A be the entries strictly between 0 and 1. The gradients of a slice are
 
         x:    (v - mean_A v)/tau on A, 0 elsewhere     k:  mean_A v     tau:  -1/tau sum_A v (y - mean_A y)
 
-    and zero if A is empty.
+    They are zero if A is empty.
 
     >>> vjp([0.0, 0.75, 0.25], [1.0, 2.0, 3.0])
     (array([ 0. , -0.5,  0.5]), array(2.5), array(0.25))

@@ -91,7 +91,7 @@ def found_by(index, word):
 
 
 WORDS = {
-    "top-k": "index.html", "topk": "index.html", "MoE": "glossary.html", "routing": "faq.html",
+    "top-k": "index.html", "topk": "index.html", "MoE": "recipes/experts.html", "routing": "recipes/experts.html",
     "quantile": "tau-and-k.html", "straight-through": "faq.html", "sparsemax": "migration/entmax.html",
     "soft_topk": "start.html", "budget": "tau-and-k.html",
 }  # fmt: skip
@@ -116,7 +116,7 @@ def test_the_command_has_types_and_defaults(site):
     rows = {row[0]: row[1:3] for row in zip(*(cells[i::4] for i in range(4)), strict=True)}
     assert rows["--batch-size"] == ("whole number; repeatable", "128")
     assert rows["--format"] == ("json, csv", "json")
-    assert rows["--threads"] == ("whole number", "torch's")
+    assert rows["--threads"] == ("whole number", "torch's choice")
 
 
 def test_the_explorer_keeps_the_navigation(site):
@@ -132,8 +132,15 @@ def test_sections_of_the_navigation(site):
     assert tabs == ["Home", "Tutorials", "How-to guides", "Reference", "Explanation"]
 
 
+def test_every_page_is_in_the_navigation(site):
+    linked = re.findall(r'<a href="([^"#]+)" class="md-nav__link', (site / "index.html").read_text(encoding="utf-8"))
+    docs = [page.relative_to(ROOT / "docs") for page in PAGES if page.is_relative_to(ROOT / "docs")]
+    pages = {page.with_suffix(".html").as_posix() for page in docs if page.name != "report.md"}  # a study's own report
+    assert sorted(pages - set(linked)) == []
+
+
 @needs_browser
-@pytest.mark.parametrize("word", ["sparsemax", "topk"])
+@pytest.mark.parametrize("word", WORDS)
 def test_search_works_from_a_folder(site, tmp_path, word):
     address = f"{(site / 'index.html').as_uri()}?q={word}"
     shown = dump(address, tmp_path, "--virtual-time-budget=10000")

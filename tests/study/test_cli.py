@@ -100,7 +100,7 @@ def test_export_has_one_row_per_run_and_epoch_and_import_reads_it(filled, tmp_pa
     file = tmp_path / "export.csv"
     file.write_text(call("study", "export", "--store", filled, "--format", "csv"))
     other = tmp_path / "other.sqlite"
-    assert "6 runs taken over, 0 left" in call("study", "import", file, "--store", other)
+    assert "imported 6 runs, left 0" in call("study", "import", file, "--store", other)
     assert "runs: 0 epochs to do" in call("study", "run", *QUICK, "--store", other)
     assert "no_such_file" in call("study", "import", "no_such_file.csv", "--store", other, code=1)
 

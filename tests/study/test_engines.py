@@ -280,7 +280,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "interrupted; the same command goes on from here" in errors
+    assert "interrupted; run the same command again to continue" in errors
 
 
 def test_a_killed_command_leaves_no_worker_behind(tmp_path):

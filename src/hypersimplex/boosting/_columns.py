@@ -111,12 +111,12 @@ class Columns:
         return answer
 
     def infinite(self) -> Doubles:
-        """Of every class, the weight of the rows whose score is above -inf, and of those where it is +inf."""
+        """For every class, the weight of the rows whose score is above -inf, and of those whose score is +inf."""
         weights = np.ones(self.n) if self.weights is None else self.weights.astype(np.float64)
         return np.stack([weights @ (self.x > -np.inf), weights @ (self.x == np.inf)])
 
     def gap(self, mu: Doubles, tau: Doubles) -> Doubles:
-        """Of every class, the largest score below the middle of its ramp and the smallest above."""
+        """For every class, the largest score below the middle of its ramp and the smallest above."""
         answer = np.empty((self.classes, 2))
         self.run(GAP, mu=mu, tau=tau, sums=answer)
         return answer

@@ -1,4 +1,4 @@
-"""The thresholds of whole columns of scores, on one machine or many: per pass five numbers of every class travel."""
+"""The thresholds of whole columns of scores, on one machine or many, which exchange five numbers per class and pass."""
 
 from collections.abc import Callable
 from typing import NamedTuple

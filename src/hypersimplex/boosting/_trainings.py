@@ -46,7 +46,7 @@ class Trainings:
         self._last, self._shown = weakref.ref(data), None
 
     def thresholds_for(self, data: Any) -> Doubles | None:
-        """Of the training that evaluates this data; None for those of the latest round."""
+        """The thresholds of the training that evaluates this data; None means those of the latest round."""
         training = data if data in self._thresholds else self._find(data)
         if training is None:
             if self._alternating:

@@ -30,10 +30,10 @@ class _Metric:
 
 
 class LightGBMMetric(_Metric):
-    """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as LightGBM takes a metric.
+    """A metric for LightGBM: the error rate at the objective's thresholds ("error"), or the loss ("loss").
 
-    For `feval` of lightgbm.train and `eval_metric` of LGBMClassifier.fit. The thresholds are those of the training
-    scores one round before; where scikit-learn has cloned the objective, the clone's that was called last.
+    Pass it as `feval` to lightgbm.train or as `eval_metric` to LGBMClassifier.fit. The thresholds are those of the
+    training scores one round before. If scikit-learn has cloned the objective, the clone called last counts.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])
@@ -46,10 +46,10 @@ class LightGBMMetric(_Metric):
 
 
 class XGBoostMetric(_Metric):
-    """The error rate at the objective's thresholds ("error"), or its loss ("loss"), as XGBoost takes a metric.
+    """A metric for XGBoost: the error rate at the objective's thresholds ("error"), or the loss ("loss").
 
-    For `custom_metric` of xgboost.train and `eval_metric` of XGBClassifier. The thresholds are those of the training
-    scores one round before; where scikit-learn has cloned the objective, the clone's that was called last.
+    Pass it as `custom_metric` to xgboost.train or as `eval_metric` to XGBClassifier. The thresholds are those of the
+    training scores one round before. If scikit-learn has cloned the objective, the clone called last counts.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])

@@ -20,24 +20,25 @@ FLOOR = 1e-3  # of the hessian of an active row: enough to keep a leaf without a
 class HyperSimplexObjective:
     """Project each class's scores over the whole data set so that they sum to k, and compare them with the labels.
 
-    With p the projection of a column of scores (see `hypersimplex.soft_binary_argmax`) the loss is one half of the sum
-    of w (p - y)^2, w the row's weight; a row of weight w counts as w rows, in k as well. On the active rows, those with
-    0 < p < 1, the gradient is w (p - y - mean)/tau, mean being the average error of the active rows; elsewhere it is 0.
+    Let p be the projection of a column of scores (see `hypersimplex.soft_binary_argmax`) and w the weight of a row.
+    The loss is one half of the sum of w (p - y)^2. A row of weight w counts as w rows, in k too. A row is active if
+    0 < p < 1. The gradient of an active row is w (p - y - mean)/tau, where mean is the average error of the active
+    rows. The gradient of the others is 0.
 
-    One object serves as `objective` of LGBMClassifier, XGBClassifier and lightgbm.train and as `obj` of xgboost.train;
-    inside XGBoost on several machines it projects over the rows of all of them. Boosters then predict raw scores,
-    which `scores` and `predict` turn into decisions.
+    Pass the object as `objective` to LGBMClassifier, XGBClassifier or lightgbm.train, or as `obj` to xgboost.train.
+    In XGBoost on several machines it projects over the rows of all of them. Boosters then predict raw scores, which
+    `scores` and `predict` turn into decisions.
 
     Args:
-        tau: temperature of the projection, positive: a number or one for each class.
-        k: the weight of the positive rows: a number or one for each class. Default: as the labels say.
+        tau: temperature of the projection, positive: a number, or one per class.
+        k: the weight of the positive rows: a number, or one per class. Default: the sum of the labels.
         prior: the same as a share of all rows.
-        hessian: "gauss-newton", w/tau^2 on active rows and a thousandth of that elsewhere, with which the fitted trees
-            do not depend on tau; or "ones", w everywhere, as in the paper.
+        hessian: "gauss-newton" is w/tau^2 on active rows and a thousandth of that elsewhere, and the trees do not
+            depend on tau. "ones" is w everywhere, as in the paper.
 
     Attributes:
-        threshold: mu of every class for the training scores of the latest call; None before the first. It is one round
-            behind the trained model: `calibrate` makes it exact.
+        threshold: mu of every class for the training scores of the latest call, None before the first call. It is one
+            round behind the trained model, and `calibrate` makes it exact.
 
     >>> objective = HyperSimplexObjective()
     >>> gradient, hessian = objective([0, 1, 0, 1], np.array([0.1, 1.6, 1.0, 0.4]))
@@ -76,7 +77,7 @@ class HyperSimplexObjective:
 
     # LightGBM and XGBoost look at this signature to see whether they may pass weights.
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
-        """Gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
+        """Return gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
         data = y_pred if _data.is_dataset(y_pred) else None
         y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
         columns = Columns(y_pred, y_true, sample_weight)
@@ -93,7 +94,7 @@ class HyperSimplexObjective:
         return self
 
     def scores(self, y_pred: ArrayLike) -> Array:
-        """(y_pred - threshold)/tau: above one half means positive."""
+        """Return (y_pred - threshold)/tau. Above one half means positive."""
         return self._scores(y_pred, self._need_threshold())
 
     def _scores(self, y_pred: ArrayLike, threshold: Doubles) -> Array:
@@ -105,7 +106,7 @@ class HyperSimplexObjective:
         return scores.reshape(y_pred.shape)
 
     def predict(self, y_pred: ArrayLike) -> Array:
-        """The class of every row of raw scores: 0 or 1, or the column with the highest score."""
+        """Return the class of every row of raw scores: 0 or 1, or the column with the highest score."""
         return self._predict(y_pred, self._need_threshold())
 
     def _predict(self, y_pred: ArrayLike, threshold: Doubles) -> Array:
@@ -113,14 +114,14 @@ class HyperSimplexObjective:
         return (scores > 0.5).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
 
     def loss(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-        """The mean loss of a row, these rows being projected by themselves."""
+        """Return the mean loss per row. These rows are projected by themselves."""
         columns = Columns(y_pred, y_true, sample_weight)
         reduce = everyone()
         total = float(reduce(columns.count(), "sum")[-1])
         return float(self._solve(columns, reduce)[0].square.sum()) / (2 * total) if total > 0 else float("nan")
 
     def error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
-        """The share of rows that `predict` gets wrong."""
+        """Return the share of rows that `predict` gets wrong."""
         return self._error_rate(y_true, y_pred, sample_weight, None)
 
     def _error_rate(self, y_true: Any, y_pred: Any, sample_weight: Any, data: Any) -> float:

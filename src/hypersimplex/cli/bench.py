@@ -1,4 +1,4 @@
-"""`hypersimplex bench`: the comparison with peers belongs to a checkout, and this runs it from there."""
+"""`hypersimplex bench` starts the comparison with peers, which is part of a checkout."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ SUITE = Path("benchmarks/peers/__main__.py")
 
 
 def bench(context: typer.Context) -> None:
-    """Compare the operator with its peers; inside a checkout of the repository.
+    """Compare the operator with other libraries. This command runs inside a checkout of the repository.
 
-    Options: hypersimplex bench --help, there.
+    There `hypersimplex bench --help` lists its options.
     """
     if not SUITE.is_file():
         typer.echo(
-            f"error: hypersimplex bench must run inside a checkout of hypersimplex, whose {SUITE} it starts, "
+            f"error: hypersimplex bench must run inside a checkout of hypersimplex, because it starts {SUITE}; "
             f"got {Path.cwd()}",
             err=True,
         )

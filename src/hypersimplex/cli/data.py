@@ -1,4 +1,4 @@
-"""`hypersimplex data`: the data sets known by name."""
+"""`hypersimplex data` lists, downloads and checks the known data sets."""
 
 from typing import Annotated
 
@@ -6,12 +6,12 @@ import typer
 
 from hypersimplex.cli.shared import FolderOption, explained
 
-data_app = typer.Typer(help="The data sets known by name.", no_args_is_help=True)
+data_app = typer.Typer(help="List, download and check the known data sets.", no_args_is_help=True)
 
 
 @data_app.command("list")
 def data_list(data_folder: FolderOption = None) -> None:
-    """List the data sets and where their files are looked for."""
+    """List the known data sets, and say whether their files are there."""
     from rich.table import Table
 
     from hypersimplex.study import catalog, tabular
@@ -36,7 +36,7 @@ def _known(name: str, check: bool = False) -> str:
     from hypersimplex.study.config import one_of
 
     if name == "digits":
-        raise ValueError("digits comes inside scikit-learn: there is no file to fetch or check")
+        raise ValueError("digits is part of scikit-learn; it has no file to fetch or check")
     if name in tabular.SOURCES and check:
         raise ValueError(f"{name} has no known hash to check; `hypersimplex data list` says whether it is there")
     if name in tabular.SOURCES:
@@ -47,11 +47,11 @@ def _known(name: str, check: bool = False) -> str:
 
 @data_app.command("fetch")
 def data_fetch(
-    name: Annotated[list[str], typer.Argument(help="fashion-mnist, cifar-10.")],
+    name: Annotated[list[str], typer.Argument(help="fashion-mnist or cifar-10, or both.")],
     data_folder: FolderOption = None,
-    mirror: Annotated[str | None, typer.Option(help="Another address that holds the publisher's files.")] = None,
+    mirror: Annotated[str | None, typer.Option(help="Download from this address instead of the publisher's.")] = None,
 ) -> None:
-    """Download data sets from their publishers, checked by hash."""
+    """Download data sets from their publishers and check their hashes."""
     from hypersimplex.study import catalog
     from hypersimplex.study.console import Terminal
 
@@ -63,7 +63,7 @@ def data_fetch(
 
 @data_app.command("check")
 def data_check(
-    name: Annotated[list[str] | None, typer.Argument(help="fashion-mnist, cifar-10; default: both.")] = None,
+    name: Annotated[list[str] | None, typer.Argument(help="fashion-mnist or cifar-10; default: both.")] = None,
     data_folder: FolderOption = None,
 ) -> None:
     """Compare the files with the publishers' hashes."""

@@ -40,8 +40,8 @@ MetricOption = Annotated[
     Metric | None,
     typer.Option(
         metavar="NAME",
-        help="What runs are chosen and compared by: accuracy, balanced-accuracy, f1, auc or log-loss; "
-        "default accuracy, of boosted trees auc.",
+        help="Metric that chooses and compares runs: accuracy, balanced-accuracy, f1, auc or log-loss; "
+        "default accuracy, for boosted trees auc.",
     ),
 ]
 
@@ -77,119 +77,145 @@ class RunOptions:
         Preset | None,
         typer.Option(
             metavar="NAME",
-            help="Study to start from: demo, laptop, paper, laptop-tabular, paper-tabular. Every option overrides a "
-            "part of it; the defaults shown here are those without one.",
+            help="Study to start from: demo, laptop, paper, laptop-tabular, paper-tabular. The other options override "
+            "parts of it. The defaults shown here apply without a preset.",
         ),
     ] = None
-    config: Annotated[Path | None, typer.Option(help="TOML file with the same fields.", dir_okay=False)] = None
+    config: Annotated[Path | None, typer.Option(help="TOML file with these options.", dir_okay=False)] = None
     dataset: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="A name in `hypersimplex data list`, a CSV or Parquet file, an image folder, module:function; "
-            "default digits.",
+            help="A name from `hypersimplex data list`, a CSV or Parquet file, an image folder, or module:function. "
+            "Repeatable; default digits.",
         ),
     ] = None
     label: Annotated[str | None, typer.Option(help="Label column of a CSV or Parquet file.")] = None
     drop: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column of the file to leave out, an ID say. Repeatable; default none."),
+        typer.Option(
+            metavar="COLUMN", help="Column of the file to leave out, such as an ID. Repeatable; default none."
+        ),
     ] = None
     resize: Annotated[
-        int | None, typer.Option(metavar="INT", help="Make the images of a folder this many pixels wide and high.")
+        int | None,
+        typer.Option(metavar="INT", help="Resize the images of a folder to this width and height in pixels."),
     ] = None
     loss: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="One of those above. Repeatable; default cross-entropy, hinge, mse, hypersimplex."
+            metavar="NAME",
+            help="A loss from the lists above. Repeatable; default cross-entropy, hinge, mse, hypersimplex.",
         ),
     ] = None
     metric: MetricOption = None
     batch_size: Annotated[
         list[int] | None,
         typer.Option(
-            metavar="INT", help="At most the training samples; a preset's are cut to them. Repeatable; default 128."
+            metavar="INT",
+            help="Batch size, at most the number of training samples. A preset's are reduced to that. Repeatable; "
+            "default 128.",
         ),
     ] = None
     seed: Annotated[
-        list[int] | None, typer.Option(metavar="INT", help="Repeatable; default 0, 42, 1337, 2025, 31415.")
+        list[int] | None, typer.Option(metavar="INT", help="Random seed. Repeatable; default 0, 42, 1337, 2025, 31415.")
     ] = None
-    epochs: Annotated[int | None, typer.Option(help="Of boosted trees: ten rounds each; default 20.")] = None
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs per run. For boosted trees one epoch is ten rounds; default 20.")
+    ] = None
     lr: Annotated[
         list[float] | None,
-        typer.Option(metavar="FLOAT", help="Learning rate; the validation split chooses among several; default 0.001."),
+        typer.Option(
+            metavar="FLOAT",
+            help="Learning rate. If there are several, the validation split chooses. Repeatable; default 0.001.",
+        ),
     ] = None
     tau: Annotated[
         list[float] | None,
-        typer.Option(metavar="FLOAT", help="Temperature of HyperSimplex; chosen like lr; default 1.5, the paper's."),
+        typer.Option(
+            metavar="FLOAT",
+            help="Temperature of HyperSimplex. If there are several, the validation split chooses. Repeatable; "
+            "default 1.5, the paper's.",
+        ),
     ] = None
     tuning_seed: Annotated[
         list[int] | None,
         typer.Option(
             metavar="INT",
-            help="Seed that only chooses lr and tau; the others then run the chosen ones alone; default none.",
+            help="Seed used only to choose lr and tau. The other seeds then run only the chosen values. Repeatable; "
+            "default none.",
         ),
     ] = None
     prior: Annotated[
-        float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels'.")
+        float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels' share.")
     ] = None
     network: Annotated[
-        str | None, typer.Option(help="mlp, cnn or paper; boosted trees: lightgbm, lightgbm-paper; default mlp.")
+        str | None, typer.Option(help="mlp, cnn or paper. For boosted trees: lightgbm or lightgbm-paper; default mlp.")
     ] = None
     width: Annotated[
-        int | None, typer.Option(help="Width of the network, leaves of a boosted tree; default 64, the paper's.")
+        int | None, typer.Option(help="Width of the network, or leaves per boosted tree; default 64, the paper's.")
     ] = None
     optimizer: Annotated[str | None, typer.Option(help="adam or sgd; default adam.")] = None
     schedule: Annotated[
         str | None,
-        typer.Option(help="constant, linear (lr x batch / 128), cosine or warmup (then cosine); default constant."),
+        typer.Option(
+            help="Learning rate schedule: constant, linear (lr x batch / 128), cosine, or warmup followed by cosine; "
+            "default constant."
+        ),
     ] = None
     subset: Annotated[
-        int | None, typer.Option(help="Use this many training samples; of boosted trees: at most; default all.")
+        int | None, typer.Option(help="Use only this many training samples. For boosted trees: at most; default all.")
     ] = None
     validation: Annotated[
-        float | None, typer.Option(help="Part of the training samples held out for every choice; default 0.1.")
+        float | None, typer.Option(help="Share of the training samples held out for every choice; default 0.1.")
     ] = None
     augment: Annotated[bool | None, typer.Option(help="Random crops and flips; default no.")] = None
     precision: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None
     evaluation: Annotated[
         str | None,
         typer.Option(
-            help="BatchNorm statistics and thresholds: recomputed over training samples before every evaluation, or "
-            "the running ones of training; default recomputed."
+            help="Where BatchNorm statistics and thresholds come from: recomputed (over training samples, before every "
+            "evaluation) or running (as training left them); default recomputed."
         ),
     ] = None
     min_steps: Annotated[
         int | None,
-        typer.Option(help="Steps that a training has at least: an epoch is then several passes; default none."),
+        typer.Option(
+            help="The least number of steps per training. An epoch then passes over the data several times; "
+            "default none."
+        ),
     ] = None
     tuning_epochs: Annotated[int | None, typer.Option(help="Epochs of the tuning runs; default: all.")] = None
     secondary_seeds: Annotated[
         int | None,
-        typer.Option(help="How many seeds the losses beside hypersimplex and the baseline run; default: all."),
+        typer.Option(help="How many seeds to run for losses other than hypersimplex and the baseline; default: all."),
     ] = None
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps.")] = "cpu"
-    threads: Annotated[int | None, typer.Option(metavar="INT", help="Threads per process; default torch's.", min=1)] = (
-        None
-    )
-    channels_last: Annotated[bool, typer.Option("--channels-last", help="Memory format of images.")] = False
-    compile: Annotated[bool, typer.Option("--compile", help="torch.compile the network.")] = False
+    device: Annotated[str, typer.Option(help="Device, such as cpu, cuda, cuda:1 or mps.")] = "cpu"
+    threads: Annotated[
+        int | None, typer.Option(metavar="INT", help="Threads per process; default torch's choice.", min=1)
+    ] = None
+    channels_last: Annotated[
+        bool, typer.Option("--channels-last", help="Keep images in channels-last memory format.")
+    ] = False
+    compile: Annotated[bool, typer.Option("--compile", help="Compile the network with torch.compile.")] = False
     engine: Annotated[
         EngineName | None,
-        typer.Option(metavar="NAME", help="This process, several local processes, or a ray cluster; default process."),
+        typer.Option(
+            metavar="NAME",
+            help="Where to run: process (this one), processes (several, on this machine) or ray (a cluster); "
+            "default process.",
+        ),
     ] = None
     processes: Annotated[
-        int | None, typer.Option(metavar="INT", help="How many local processes; implies --engine processes.", min=1)
+        int | None, typer.Option(metavar="INT", help="Number of local processes. Implies --engine processes.", min=1)
     ] = None
-    address: Annotated[
-        str | None, typer.Option(help="Address of the Ray cluster; default: a local one is started.")
-    ] = None
-    retries: Annotated[int, typer.Option(metavar="INT", help="How often a worker may die.", min=0)] = 3
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; default: start a local one.")] = None
+    retries: Annotated[int, typer.Option(metavar="INT", help="How often to replace a worker that dies.", min=0)] = 3
     resume: Annotated[
-        bool, typer.Option(help="Go on from checkpoints, or drop them and start unfinished runs again.")
+        bool, typer.Option(help="Resume unfinished runs from their checkpoints, or start them again.")
     ] = True
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the grid and an estimate of the time; run nothing.")
+        bool, typer.Option("--dry-run", help="Print the grid and an estimate of the time, and run nothing.")
     ] = False
     quiet: QuietOption = False
     data_folder: FolderOption = None

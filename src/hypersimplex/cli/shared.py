@@ -17,10 +17,12 @@ DEFAULT_STORE = Path("study.sqlite")
 StoreOption = Annotated[Path, typer.Option("--store", help="SQLite file that holds the runs.", dir_okay=False)]
 FolderOption = Annotated[
     str | None,
-    typer.Option("--data-folder", help="Folder of the data sets; default HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."),
+    typer.Option(
+        "--data-folder", help="Folder of the data sets; default $HYPERSIMPLEX_DATA, or ~/.cache/hypersimplex."
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def fail(error: object, code: int = 1) -> typer.Exit:
@@ -47,17 +49,19 @@ def explained(*kinds: type[Exception]) -> Iterator[None]:
 
 @contextmanager
 def existing(path: Path) -> Iterator["Store"]:
-    """A store that is only read; whatever is wrong with it or its content is one line."""
+    """Open a store for reading. Every problem with it becomes an error of one line."""
     from hypersimplex.study.store import Store
 
     if not path.exists():
-        raise fail(f"store {path} does not exist; `hypersimplex study run` makes one, --store names another")
+        raise fail(
+            f"store {path} does not exist; create it with `hypersimplex study run`, or name another with --store"
+        )
     with explained(), Store(path, read_only=True) as opened:
         yield opened
 
 
 def write(text: str) -> None:
-    """Write to standard output as it is; to a terminal without what would command it."""
+    """Write to standard output. For a terminal, leave out control characters."""
     from hypersimplex.study.console import visible
 
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)

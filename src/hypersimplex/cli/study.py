@@ -23,7 +23,7 @@ from hypersimplex.cli.shared import (
 
 study_app = typer.Typer(help="Compare losses over batch sizes and seeds.", no_args_is_help=True)
 BaselineOption = Annotated[
-    str | None, typer.Option(help="Loss the others are compared with; default cross-entropy, of boosted trees binary.")
+    str | None, typer.Option(help="Compare with this loss; default cross-entropy, for boosted trees binary.")
 ]
 
 
@@ -42,12 +42,12 @@ class ExportFormat(str, Enum):
 @study_app.command()
 @taking(RunOptions)
 def run(options: RunOptions) -> None:
-    """Run what is missing of a study.
+    """Run a study. Runs that the store already holds are not repeated.
 
-    Losses of networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
+    Losses for networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
     hypersimplex-argmax, hypersimplex-half, hypersimplex-half-argmax.
 
-    Losses of boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
+    Losses for boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
     """
     try:
         with explained(ImportError):
@@ -55,7 +55,7 @@ def run(options: RunOptions) -> None:
 
             finished = commands.main(options, shlex.join(["hypersimplex", *sys.argv[1:]]))
     except KeyboardInterrupt:
-        raise fail("interrupted; the same command goes on from here", INTERRUPTED) from None
+        raise fail("interrupted; run the same command again to continue", INTERRUPTED) from None
     if not finished:
         raise typer.Exit(1)
 
@@ -64,7 +64,7 @@ def run(options: RunOptions) -> None:
 def status(
     store: StoreOption = DEFAULT_STORE,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the summary alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the summary.")] = False,
 ) -> None:
     """Show which runs are done, running, missing, diverged or failed."""
     from hypersimplex.study import status
@@ -81,9 +81,11 @@ def report(
     store: StoreOption = DEFAULT_STORE,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write; default: beside the store, or the output."),
+        typer.Option(
+            "--output", "-o", help="File to write; default: beside the store for html, otherwise standard output."
+        ),
     ] = None,
-    format: Annotated[ReportFormat, typer.Option(help="html, markdown, csv or json.")] = ReportFormat.html,
+    format: Annotated[ReportFormat, typer.Option(help="Format: html, markdown, csv or json.")] = ReportFormat.html,
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures to this folder, as SVG.", file_okay=False)
     ] = None,
@@ -91,7 +93,7 @@ def report(
     metric: MetricOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the report: one HTML file that needs nothing else, or the table as markdown, csv or json."""
+    """Write the report as one HTML file that needs no other, or its table as markdown, csv or json."""
     from hypersimplex.study.report import beside, figure_files, render
 
     with existing(store) as opened:
@@ -118,12 +120,12 @@ def compare(
     baseline: BaselineOption = None,
     metric: MetricOption = None,
     paper_rule: Annotated[
-        bool, typer.Option("--paper-rule", help="Best epoch on the test set, as in the paper.")
+        bool, typer.Option("--paper-rule", help="Score a run by its best epoch on the test set, as in the paper.")
     ] = False,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the verdict alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the verdict.")] = False,
 ) -> None:
-    """Print the comparison with the baseline."""
+    """Print how the losses compare with the baseline."""
     from hypersimplex.study.comparison import Comparison
     from hypersimplex.study.console import Terminal
 
@@ -138,7 +140,7 @@ def compare(
 @study_app.command()
 def export(
     store: StoreOption = DEFAULT_STORE,
-    format: Annotated[ExportFormat, typer.Option(help="json or csv.")] = ExportFormat.json,
+    format: Annotated[ExportFormat, typer.Option(help="Format: json or csv.")] = ExportFormat.json,
 ) -> None:
     """Write one row per run and epoch to standard output."""
     from hypersimplex.study import exchange
@@ -151,12 +153,14 @@ def export(
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(help="What `export` wrote, JSON or CSV, or .gz; - is standard input.", allow_dash=True),
+        typer.Argument(
+            help="A file written by `export`: JSON or CSV, also as .gz. - means standard input.", allow_dash=True
+        ),
     ],
     store: StoreOption = DEFAULT_STORE,
     quiet: QuietOption = False,
 ) -> None:
-    """Read an export into a store; what is finished there stays as it is."""
+    """Read an export into a store. Runs that are finished in the store stay as they are."""
     from hypersimplex.study import exchange
     from hypersimplex.study.store import Store
 
@@ -165,4 +169,4 @@ def import_(
         with Store(store) as opened:
             taken, kept = exchange.import_rows(opened, table)
     if not quiet:
-        typer.echo(f"{store}: {taken} runs taken over, {kept} left as they were", err=True)
+        typer.echo(f"{store}: imported {taken} runs, left {kept} as they were", err=True)

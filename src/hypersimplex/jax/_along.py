@@ -1,4 +1,4 @@
-"""Sums and extremes of slices, which lie along an axis of an array and may go on over the devices of a mesh."""
+"""Sums and extremes of slices. A slice lies along an axis of an array and may be spread over the devices of a mesh."""
 
 from typing import Any, NamedTuple
 

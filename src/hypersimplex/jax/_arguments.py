@@ -1,4 +1,4 @@
-"""Arguments brought into shape: numbers for each slice or class, and the errors for what is known to be wrong."""
+"""The arguments as arrays: numbers for each slice or class, and errors for values that are known to be wrong."""
 
 import math
 from functools import partial

@@ -24,22 +24,22 @@ def hypersimplex_loss(
     tau: ArrayLike = 1.0,
     axis_name: Any = None,
 ) -> Array:
-    """Ask of every class's column of the batch that its k_c largest logits be those of the class.
+    """Project every class's logits over the batch so that they sum to k, and compare them with the labels.
 
-    Column c is projected over the batch, p^(c) = soft_binary_argmax(logits[:, c], k_c, tau); the loss of an example
-    is one half of the sum over the classes of (p - onehot)^2. One value for each example, in the manner of optax.
+    Let p be the projection of column c, soft_binary_argmax(logits[:, c], k_c, tau). The loss of an example is one half
+    of the sum over the classes of (p - onehot)^2. The result has one value per example, as in optax.
 
     Args:
-        logits: (..., classes), all leading axes being the batch; or (examples,) for a binary problem.
-        labels: whole numbers of the shape of the batch, or an array of the logits' shape: 0 and 1, or soft labels.
-        where: which examples count, of the shape of the batch. Leaving one out equals dropping it, in k as well; its
-            own loss is 0.
-        k: how many examples of each class there are, a number or one for each class. By default the labels' own sum.
-        prior: instead of k, which part of the batch belongs to each class.
-        tau: temperature, a number or one for each class.
+        logits: (..., classes), where all leading axes are the batch; or (examples,) for a binary problem.
+        labels: class indices of the batch's shape, or an array of the logits' shape: 0 and 1, or soft labels.
+        where: which examples count, of the batch's shape. An example that does not count changes nothing, not even k,
+            and its own loss is 0.
+        k: how many examples each class has: a number, or one per class. Default: the sum of the labels.
+        prior: the same as a share of the batch.
+        tau: temperature: a number, or one per class.
         axis_name: under shard_map or pmap, the mesh axis over which the batch is spread.
 
-    Labels outside their range that are known when the function is called are an error; under jit their loss is NaN.
+    Labels out of range raise an error if they are known when the function is called. Under jit their loss is NaN.
 
     >>> hypersimplex_loss(jnp.array([2.0, 1.5, 1.0]), jnp.array([0, 1, 0]))
     Array([0.28125, 0.28125, 0.     ], dtype=float32)
@@ -58,10 +58,10 @@ def loss_and_threshold(
     tau: ArrayLike = 1.0,
     axis_name: Any = None,
 ) -> tuple[Array, tuple[Array, Array]]:
-    """Return hypersimplex_loss, and beside it what threshold_update wants: each class's threshold and its k.
+    """Return hypersimplex_loss together with the threshold mu and the k of each class, for threshold_update.
 
-    A class without a positive sample (k = 0) has no threshold in this batch, mu is inf; neither has one without a
-    negative (k is the number of samples), mu is -inf.
+    A class without a positive sample (k = 0) has no threshold in this batch, and its mu is inf. A class without a
+    negative sample (k = the number of samples) has none either, and its mu is -inf.
 
     >>> logits, labels = jnp.array([[2.0, 0.0], [0.5, 1.0], [0.0, 0.5]]), jnp.array([0, 1, 1])
     >>> losses, (mu, k) = loss_and_threshold(logits, labels)

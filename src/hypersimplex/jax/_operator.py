@@ -27,20 +27,23 @@ def soft_binary_argmax(
 ) -> Array:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
 
-    The solution is y = clip((x - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest entries,
-    differentiable to any order in x, k and tau. With A = {0 < y < 1} the gradient of sum(v * y) is (v - mean_A v)/tau
-    on A and 0 elsewhere; to k it is mean_A v, to tau -sum_A v (y - mean_A y)/tau. Its other name is soft_topk.
+    y is a soft choice of the k largest entries. It equals clip((x - mu)/tau, 0, 1) with one number mu per slice, and
+    it can be differentiated to any order in x, k and tau. `soft_topk` is the same function.
 
-    A bad value that is known when the function is called or traced is an error; under jit, a k outside its range, a
-    tau that is not positive, or fewer entries above -inf than k give a slice of NaN.
+    Let A be the entries with 0 < y < 1. The gradient of sum(v * y) to x is (v - mean_A v)/tau on A and 0 elsewhere.
+    The gradient to k is mean_A v, the one to tau is -sum_A v (y - mean_A y)/tau.
+
+    A bad value raises an error if it is known when the function is called or traced. Under jit the slice is NaN if
+    k is out of range, if tau is not positive, or if fewer than k entries are above -inf.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
         k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
         tau: temperature, positive; or an array that broadcasts over the slices.
         axis: the axis along which the slices lie.
-        axis_name: under shard_map or pmap, the mesh axis over which the slices go on.
-        hard: return exactly k ones, as binary_argmax does, with the gradients of y; k must be whole. No axis_name.
+        axis_name: under shard_map or pmap, the mesh axis over which the slices are spread.
+        hard: return exactly k ones, as binary_argmax does, and keep the gradients of y. k must be whole, and
+            axis_name must not be given.
 
     >>> x = jnp.array([0.25, 1.5, 1.0])
     >>> soft_binary_argmax(x, k=1)
@@ -64,7 +67,7 @@ def threshold(
 ) -> Array:
     """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
 
-    Where an interval of numbers would do, mu is its middle, or its finite end if only one end is finite.
+    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
 
     >>> threshold(jnp.array([0.25, 1.5, 1.0]), k=1)
     Array(0.75, dtype=float32)
@@ -73,9 +76,10 @@ def threshold(
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Array:
-    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere; ties go to the lower index.
+    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere.
 
-    The result is piecewise constant and carries no gradient. Entries of -inf are never chosen.
+    Of equal entries the one with the lower index is chosen. The result has no gradient. Entries of -inf are never
+    chosen.
 
     >>> binary_argmax(jnp.array([0.1, 1.6, 1.0, 1.0]), k=2)
     Array([0., 1., 1., 0.], dtype=float32)

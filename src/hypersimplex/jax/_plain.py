@@ -1,4 +1,4 @@
-"""The projection and its Jacobian in jnp: for every device, for slices that go on over a mesh, and for export."""
+"""The projection and its Jacobian in jnp: for every device, for slices spread over a mesh, and for export."""
 
 import jax
 import jax.numpy as jnp

@@ -52,7 +52,7 @@ project.defjvp(_derivatives, symbolic_zeros=True)
 
 
 def _is_spread(along: Along) -> bool:
-    """Whether slices go on over devices, or the values here are one device's part of what shard_map spreads."""
+    """Whether slices are spread over devices, or the values here are one device's part under shard_map."""
     if along.axis_name is not None:
         return True
     mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()

@@ -13,7 +13,7 @@ SPAN, LEAST = 1000, 0.1  # samples, and a batch's weight at least, as in torch
 
 
 class ThresholdState(NamedTuple):
-    """mu: the running threshold of every class. seen: how many samples had the batches that moved it."""
+    """mu: the running threshold of every class. seen: the number of samples that it is an average of."""
 
     mu: Array
     seen: Array
@@ -35,17 +35,17 @@ def threshold_init(num_classes: int) -> ThresholdState:
 def threshold_update(
     state: ThresholdState, mu: ArrayLike, k: ArrayLike, samples: ArrayLike, momentum: float | None = None
 ) -> ThresholdState:
-    """Move each class's threshold toward this batch's; mu and k are what loss_and_threshold gave.
+    """Move each class's threshold toward this batch's. mu and k come from loss_and_threshold.
 
     A class without a positive or without a negative sample in the batch (mu is not finite) does not move.
 
     Args:
         state: from threshold_init, or from the update before.
-        mu, k: a number, or one for each class.
-        samples: how many the batch has, of all devices; those that `where` leaves out do not count.
-        momentum: least weight of the latest batch. Until the plain average of all samples gives it less, the thresholds
-            are that average; with 0, for ever: the way to calibrate with a full pass over the data. None: N/1000 for
-            a batch of N samples, but at least 0.1, so that they follow about the last 1,000 samples.
+        mu, k: a number, or one per class.
+        samples: how many samples the batch has on all devices, without those that `where` leaves out.
+        momentum: the least weight of the latest batch. The thresholds begin as the plain average of all samples, and
+            0 keeps them so: use that to calibrate in one pass over the data. Default: N/1000 for a batch of N
+            samples, at least 0.1. Then they follow about the last 1,000 samples.
 
     >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]), samples=10)
     >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5]), samples=10).mu
@@ -68,7 +68,7 @@ def threshold_update(
 
 
 def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Array:
-    """Return (logits - mu)/tau: what every decision is made from.
+    """Return (logits - mu)/tau, on which every decision is based.
 
     >>> scores(jnp.array([[2.0, 2.0]]), ThresholdState(jnp.array([0.5, 1.0]), jnp.array([1, 1])))
     Array([[1.5, 1. ]], dtype=float32)
@@ -84,7 +84,7 @@ def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Ar
 
 
 def predict(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0, *, multi_label: bool = False) -> Array:
-    """Return the class with the largest score; or, for one class or multi_label, which scores exceed 1/2.
+    """Return the class with the largest score. For one class, or with multi_label, return which scores exceed 1/2.
 
     >>> state = ThresholdState(jnp.array([0.0, 3.0]), jnp.array([1, 1]))
     >>> predict(jnp.array([[1.0, 2.0], [1.0, 5.0]]), state)

@@ -27,10 +27,11 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _multilabel = False
 
     def decision_function(self, X: Any) -> Array:  # noqa: N803
-        """How far a row is past its threshold, in units of tau.
+        """Return how far every row is past its threshold, in units of tau.
 
-        Binary: (score - threshold)/tau - 1/2, positive for the second class. Otherwise one column for each class,
-        (score - threshold)/tau, of which the largest decides. Several labels: one column each, as in binary.
+        With two classes: (score - threshold)/tau - 1/2, positive for the second class. With more classes: one column
+        per class, (score - threshold)/tau, and the largest decides. With several labels: one column per label, as
+        with two classes.
         """
         check_is_fitted(self)
         if not np.isfinite(self.threshold_).any():
@@ -41,7 +42,7 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._decide(self._check(X, reset=False))
 
     def predict(self, X: Any) -> Array:  # noqa: N803
-        """The class of every row, decided at the thresholds; of several labels, 0 or 1 for each."""
+        """Return the class of every row, decided at the thresholds. With several labels: 0 or 1 for each."""
         decision = self.decision_function(X)
         if self._multilabel:
             return (decision > 0).astype(int)
@@ -50,11 +51,11 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def predict_proba(self) -> Callable[[Any], Array]:
-        """Probabilities from scikit-learn's calibration of the decision function, fitted on held-out folds.
+        """Return probabilities, by scikit-learn's calibration of the decision function on held-out folds.
 
-        The loss itself ranks and decides; it does not estimate probabilities. `predict` decides at the thresholds, so
-        close to them it may differ from the most probable class. With calibration="sigmoid" (Platt) or
-        "isotonic" `fit` trains once more for every fold, to have scores of rows the model has not seen.
+        They need calibration="sigmoid" (Platt) or "isotonic". Then `fit` trains one more model per fold, to get scores
+        for rows that the model has not seen. `predict` decides at the thresholds, so close to a threshold it may
+        differ from the most probable class.
         """
         # A property, since scikit-learn's available_if hides the reason behind a message of its own.
         if self.calibration is None:

@@ -57,17 +57,17 @@ class BoostedClassifier(ThresholdClassifier):
         callbacks: Sequence[Any] | None = None,
         init_model: Any = None,
     ) -> Self:
-        """Train on rows X and labels y; a row of weight w counts as w rows.
+        """Train on rows X and labels y. A row of weight w counts as w rows.
 
         Args:
             X, y, sample_weight: as usual.
-            eval_set: (X, y) or a list of them, whose loss is in `evals_result_` afterwards; early_stopping judges by
-                it and holds no rows out.
-            eval_sample_weight: the weights of each of them, a list.
-            categorical_feature: names or indices of the columns that are categories; "auto": pandas' categories,
-                unless they are ordered.
-            callbacks: the library's own.
-            init_model: a booster, a file of one or a fitted classifier, to whose trees n_estimators are added.
+            eval_set: (X, y) or a list of such pairs. Their loss is in `evals_result_` afterwards. early_stopping uses
+                them instead of held-out rows.
+            eval_sample_weight: a list with the weights of each pair.
+            categorical_feature: names or indices of the columns that are categories. "auto" means pandas' unordered
+                categories.
+            callbacks: callbacks of the library.
+            init_model: a booster, the file of one, or a fitted classifier. n_estimators trees are added to it.
         """
         again = bool(self.warm_start) and hasattr(self, "booster_")
         x, y, weights = self._read(X, y, sample_weight, again)

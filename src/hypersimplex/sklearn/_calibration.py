@@ -23,7 +23,7 @@ def folds(y: Array, most: int, random_state: Any) -> Iterator[tuple[Array, Array
 
 
 class Calibration:
-    """Of the decisions of classes, or of every label by itself."""
+    """Calibrates the decision function of the classes, or of every label by itself."""
 
     def __init__(self, method: str, decision: Array, y: Array, weights: Array | None) -> None:
         self.labels = y.ndim == 2

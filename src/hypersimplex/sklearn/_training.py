@@ -149,14 +149,14 @@ def _as_columns(y: Array, columns: int) -> Array:
 
 
 def _has_both_sides(y: Array, weights: Any, columns: int) -> Array:
-    """Of every column, whether its class and the others both have weight."""
+    """For every column, whether both its class and the others have weight."""
     y = _as_columns(y if weights is None else y[weights > 0], columns)
     counts = y.sum(0) if y.ndim == 2 else np.bincount(y, minlength=columns)
     return np.asarray((counts > 0) & (counts < len(y)))
 
 
 def _widths(sizes: Any) -> list[int]:
-    """Of the hidden layers, from a list of them or from a single number."""
+    """The widths of the hidden layers, given as a list or as a single number."""
     widths = list(sizes) if np.iterable(sizes) else [sizes]
     for width in widths:
         if not isinstance(width, Integral) or width < 1:

@@ -11,7 +11,7 @@ from hypersimplex.sklearn._calibration import Array
 
 
 def thresholds(target: Array, raw: Array, weights: Array | None, tau: Any, prior: Any) -> Array:
-    """Of all columns of raw scores, the target being classes (n,), or a column of 0 and 1 for each of theirs."""
+    """The loss of all columns of raw scores. The target holds classes (n,), or 0 and 1 in one column per class."""
     if target.ndim == 1:
         return np.asarray(HyperSimplexObjective(tau, prior=prior).calibrate(target, raw, weights).threshold)
     each = [np.broadcast_to(value, raw.shape[1:]) for value in (tau, prior)]

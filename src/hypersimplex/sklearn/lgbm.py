@@ -21,31 +21,33 @@ except ModuleNotFoundError as error:
 class HyperSimplexLGBMClassifier(BoostedClassifier):
     """Fit boosted trees whose scores, projected over the whole data set, come close to the labels.
 
-    Dense arrays, pandas and polars frames and scipy sparse matrices; missing values (NaN) are LightGBM's to place.
+    X may be a dense array, a pandas or polars frame, or a scipy sparse matrix. LightGBM handles missing values (NaN).
     Columns of pandas categories are split as categories.
 
     Args:
         tau: temperature of the projection.
-        prior: expected share of the positive class, or of every class. Default: as in the labels.
+        prior: expected share of the positive class, or of every class. Default: the labels' own.
         hessian: "gauss-newton" or "ones", see `HyperSimplexObjective`.
         n_estimators, learning_rate, num_leaves, max_depth, min_child_samples, subsample, colsample_bytree, reg_lambda:
             as in LGBMClassifier.
-        lgbm_params: any other parameters of LightGBM; of two names for one parameter the one given here counts.
-        class_weight: "balanced" or the weight of every class, by which those of its rows are multiplied.
-        early_stopping: hold out validation_fraction of the rows, unless fit is given an eval_set, and stop once their
-            loss has not improved for n_iter_no_change rounds.
-        warm_start: fit goes on from the trees it has, up to n_estimators in total.
-        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
-            held-out folds; each costs one more training.
-        importance_type: "split" or "gain", of feature_importances_.
+        lgbm_params: any other parameters of LightGBM. They override the ones above, also under another name.
+        class_weight: "balanced", or a weight per class, which multiplies the weights of its rows.
+        early_stopping: hold out validation_fraction of the rows, or use the eval_set of fit, and stop when their loss
+            has not improved for n_iter_no_change rounds.
+        warm_start: fit continues from the trees it has, up to n_estimators in total.
+        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated. It uses calibration_folds
+            held-out folds, and each costs one more training.
+        importance_type: "split" or "gain", for feature_importances_.
         random_state, n_jobs, verbose: as usual; verbose=n prints the loss of the held-out rows every n rounds.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_: as usual.
+        classes_: the classes, in the order of their columns.
+        n_features_in_: the number of columns of X.
+        feature_names_in_: the names of the columns of X, if it is a frame.
         booster_: the trained lightgbm.Booster; it predicts raw scores.
-        threshold_: of every class, or of the second if there are two.
+        threshold_: the threshold of every class, or of the second if there are two.
         tau_: the tau it was trained with.
-        n_iter_: rounds that are used.
+        n_iter_: the number of rounds in use.
         evals_result_: the loss of held-out rows and of eval_set after every round, as valid_0, valid_1, ...
 
     >>> X, y = np.arange(80.0).reshape(-1, 1), np.repeat(["low", "high"], 40)
@@ -84,7 +86,7 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
 
     @property
     def feature_importances_(self) -> Array:
-        """Of every column: in how many splits it is used, or with importance_type="gain" what they gained."""
+        """In how many splits every column is used, or with importance_type="gain" what these splits gained."""
         check_is_fitted(self)
         return np.asarray(self.booster_.feature_importance(self.importance_type))
 
@@ -159,7 +161,7 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
 
 
 def _training_scores(booster: Any) -> Array:
-    """A metric is the one public way to them."""
+    """The scores of the training rows. LightGBM hands them out only to a metric."""
     kept: dict[str, Array] = {}
 
     def keep(scores: Array, data: Any) -> tuple[str, float, bool]:
@@ -171,5 +173,5 @@ def _training_scores(booster: Any) -> Array:
 
 
 def _names(name: str) -> set[str]:
-    """Of a parameter of LightGBM, which lists them in its documentation but through no public function."""
+    """All names of a parameter of LightGBM. No public function lists them, only its documentation."""
     return set(lgb.basic._ConfigAliases.get(name))

@@ -17,34 +17,37 @@ from hypersimplex.sklearn._training import Training
 class HyperSimplexMLPClassifier(ThresholdClassifier):
     """Fit a perceptron whose scores, projected over every mini-batch, come close to the labels.
 
-    Trained by Adam. Features should have similar scales: put a StandardScaler before it. Sparse matrices are made dense
-    batch by batch. With labels y of shape (n, labels), 0 or 1, every label is a column of its own.
+    The optimizer is Adam. Features should have similar scales, so put a StandardScaler before it. Sparse matrices are
+    made dense batch by batch. For several labels per row, y has shape (n, labels) and holds 0 and 1.
 
     Args:
-        hidden_layer_sizes: widths of the hidden layers, or of a single one.
+        hidden_layer_sizes: a list of the widths of the hidden layers, or the width of a single one.
         tau: temperature of the projection.
-        prior: expected share of the positive class, or of every class, in a batch. Default: as in its labels.
+        prior: expected share of the positive class, or of every class, in a batch. Default: the labels' own.
         activation: "relu", "tanh" or "gelu".
         alpha: weight decay.
-        batch_size: rows of a mini-batch; "auto" is 200, or all rows if there are fewer.
-        learning_rate: Adam's.
-        max_iter: epochs at most.
-        tol, n_iter_no_change: stop once the loss has not improved by tol for that many epochs.
-        class_weight: "balanced" or the weight of every class, by which those of its rows are multiplied.
-        early_stopping: judge by the loss of validation_fraction of the rows, held out, and keep the best epoch.
-        warm_start: fit goes on from the network it has, for max_iter more epochs.
-        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
-            held-out folds; each costs one more training.
+        batch_size: rows per mini-batch; "auto" is 200, or all rows if there are fewer.
+        learning_rate: learning rate of Adam.
+        max_iter: the largest number of epochs.
+        tol, n_iter_no_change: stop when the loss has not improved by tol for that many epochs.
+        class_weight: "balanced", or a weight per class, which multiplies the weights of its rows.
+        early_stopping: hold out validation_fraction of the rows, judge by their loss, and keep the best epoch.
+        warm_start: fit continues from the network it has, for max_iter more epochs.
+        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated. It uses calibration_folds
+            held-out folds, and each costs one more training.
         device: where PyTorch computes.
         random_state, verbose: as usual; verbose=n prints a line every n epochs.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_: as usual.
-        threshold_: of every class, or of the second if there are two: of all training rows after `fit`, an
-            average over about the last 1,000 rows after `partial_fit`, inf for a class without one yet.
+        classes_: the classes, in the order of their columns.
+        n_features_in_: the number of columns of X.
+        feature_names_in_: the names of the columns of X, if it is a frame.
+        threshold_: the threshold of every class, or of the second if there are two. After `fit` it is that of all
+            training rows, after `partial_fit` an average over about the last 1,000 rows. It is inf for a class that
+            has none yet.
         tau_: the tau of the latest training.
-        loss_curve_: the loss of every epoch; validation_loss_curve_ with early_stopping.
-        n_iter_: epochs trained.
+        loss_curve_: the loss of every epoch; with early_stopping also validation_loss_curve_.
+        n_iter_: the number of epochs trained.
 
     >>> X, y = np.linspace(-1, 1, 80).reshape(-1, 1), np.repeat(["low", "high"], 40)
     >>> model = HyperSimplexMLPClassifier((8,), learning_rate=0.01, random_state=0).fit(X, y)
@@ -78,7 +81,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         self._keep(locals())
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "HyperSimplexMLPClassifier":  # noqa: N803
-        """Train on rows X and labels y; a row of weight w counts as w rows of its batch."""
+        """Train on rows X and labels y. A row of weight w counts as w rows of its batch."""
         x, y, weights = self._read(X, y, sample_weight, self.warm_start and hasattr(self, "_training"))
         self._check_calibration(y)
         self._learn(x, y, weights)
@@ -95,8 +98,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
     ) -> "HyperSimplexMLPClassifier":
         """Train one epoch on more rows. The first call must name all classes, unless y holds them all.
 
-        A class is predicted once a call held rows of it beside rows of others. Probabilities are calibrated by `fit`
-        alone.
+        A class can be predicted after a call with rows of it and rows of other classes. Only `fit` calibrates
+        probabilities.
         """
         if isinstance(self.class_weight, str):
             raise ValueError(f"class_weight must be None or weights for partial_fit, got {self.class_weight!r}")

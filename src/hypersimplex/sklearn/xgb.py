@@ -29,31 +29,33 @@ SECOND = {
 class HyperSimplexXGBClassifier(BoostedClassifier):
     """Fit boosted trees whose scores, projected over the whole data set, come close to the labels.
 
-    Dense arrays, pandas and polars frames and scipy sparse matrices; missing values (NaN) are XGBoost's to place, as
-    are entries that a sparse matrix does not store. Columns of pandas categories are split as categories.
+    X may be a dense array, a pandas or polars frame, or a scipy sparse matrix. XGBoost handles missing values (NaN),
+    and entries that a sparse matrix does not store. Columns of pandas categories are split as categories.
 
     Args:
         tau: temperature of the projection.
-        prior: expected share of the positive class, or of every class. Default: as in the labels.
+        prior: expected share of the positive class, or of every class. Default: the labels' own.
         hessian: "gauss-newton" or "ones", see `HyperSimplexObjective`.
         n_estimators, learning_rate, max_depth, min_child_weight, subsample, colsample_bytree, reg_lambda: as in
             XGBClassifier.
-        xgb_params: any other parameters of XGBoost; of two names for one parameter the one given here counts.
-        class_weight: "balanced" or the weight of every class, by which those of its rows are multiplied.
-        early_stopping: hold out validation_fraction of the rows, unless fit is given an eval_set, and stop once their
-            loss has not improved for n_iter_no_change rounds.
-        warm_start: fit goes on from the trees it has, up to n_estimators in total.
-        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated, on calibration_folds
-            held-out folds; each costs one more training.
-        importance_type: "gain", "weight", "cover", "total_gain" or "total_cover", of feature_importances_.
+        xgb_params: any other parameters of XGBoost. They override the ones above, also under another name.
+        class_weight: "balanced", or a weight per class, which multiplies the weights of its rows.
+        early_stopping: hold out validation_fraction of the rows, or use the eval_set of fit, and stop when their loss
+            has not improved for n_iter_no_change rounds.
+        warm_start: fit continues from the trees it has, up to n_estimators in total.
+        calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated. It uses calibration_folds
+            held-out folds, and each costs one more training.
+        importance_type: "gain", "weight", "cover", "total_gain" or "total_cover", for feature_importances_.
         random_state, n_jobs, verbose: as usual; verbose=n prints the loss of the held-out rows every n rounds.
 
     Attributes:
-        classes_, n_features_in_, feature_names_in_: as usual.
+        classes_: the classes, in the order of their columns.
+        n_features_in_: the number of columns of X.
+        feature_names_in_: the names of the columns of X, if it is a frame.
         booster_: the trained xgboost.Booster; it predicts raw scores with output_margin=True.
-        threshold_: of every class, or of the second if there are two.
+        threshold_: the threshold of every class, or of the second if there are two.
         tau_: the tau it was trained with.
-        n_iter_: rounds that are used.
+        n_iter_: the number of rounds in use.
         evals_result_: the loss of held-out rows and of eval_set after every round, as valid_0, valid_1, ...
 
     >>> X, y = np.arange(80.0).reshape(-1, 1), np.repeat(["low", "high"], 40)
@@ -91,7 +93,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
 
     @property
     def feature_importances_(self) -> Array:
-        """Of every column, by importance_type; they add up to 1."""
+        """The importance of every column, as importance_type says. The values sum to 1."""
         check_is_fitted(self)
         found = self.booster_.get_score(importance_type=self.importance_type)
         each = np.array([found.get(f"f{i}", 0.0) for i in range(self.n_features_in_)])

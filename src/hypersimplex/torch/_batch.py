@@ -1,4 +1,4 @@
-"""What may stand where: shapes of logits and targets, the numbers per class, and what a loss returns."""
+"""Which shapes logits and targets may have, the numbers per class, and what a loss returns."""
 
 import math
 import operator
@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
     @property
     def mu_and_k(self) -> Tensor:
-        """Of each class its threshold, and how many of the batch were projected to be positive: two rows."""
+        """Two rows: the threshold of each class, and how many samples of the batch were projected to be positive."""
         if isinstance(self.numbers, Tensor):
             return self.numbers
         rows = torch.tensor(self.numbers, dtype=torch.float64, device=self.loss.device)
@@ -134,7 +134,7 @@ def result_dtype(logits: Tensor) -> torch.dtype:
 
 
 def check(input: object, target: object, settings: Settings) -> None:
-    """All that can be told before shapes are known."""
+    """Checks that need no shapes."""
     if settings.reduction not in REDUCTIONS:
         check_reduction(settings.reduction)
     index = settings.ignore_index
@@ -197,7 +197,7 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
 
 
 def check_plain_numbers(k: object, prior: object, tau: object) -> None:
-    """What can be told of plain numbers before there is a batch."""
+    """Checks of plain numbers that need no batch."""
     for name, value in (("k", k), ("prior", prior), ("tau", tau)):
         if isinstance(value, int):
             _checks.check_number(name, value)

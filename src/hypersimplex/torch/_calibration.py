@@ -1,4 +1,4 @@
-"""Probabilities out of scores: one number, the sharpness, that makes the labels of a calibration most likely."""
+"""Probabilities from scores, by one number: the sharpness that makes the labels of a calibration most likely."""
 
 import math
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _LOG_LIMIT = 10.0
 
 
 def probabilities(scores: Tensor, sharpness: Tensor, independent: bool) -> Tensor:
-    """Of each class, or of each decision where there are several."""
+    """The probability of each class, or of each decision where there are several."""
     if independent:
         return torch.sigmoid(sharpness * (scores - 0.5))
     return torch.softmax(sharpness * scores, 0 if scores.dim() == 1 else 1)

@@ -1,4 +1,4 @@
-"""The loss out of the projection and torch operations: any device, any transform, gradients to all arguments."""
+"""The loss, composed of the projection and torch operations: any device, any transform, gradients to all arguments."""
 
 import torch
 from torch import Tensor

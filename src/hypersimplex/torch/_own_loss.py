@@ -1,4 +1,4 @@
-"""The loss of this process's batch: value and gradient in one call of a backend, or composed to be seen through."""
+"""The loss of this process's batch: value and gradient in one call of a backend, or composed of torch operations."""
 
 from typing import Any
 

@@ -21,19 +21,20 @@ def soft_assignment(
 ) -> tuple[Tensor, Tensor]:
     """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
 
-    A soft assignment of tokens, the rows, to experts, the columns: y = clip((input - a_i - b_j)/tau, 0, 1) with one
-    number a for each token and one bias b >= 0 for each expert, 0 where the expert has room left. Return y and b; the
-    rows of y are `soft_binary_argmax(input - b, k, tau)`. y has exact gradients to input, k, capacity and tau; b has
-    none.
+    y is a soft assignment of tokens (rows) to experts (columns). It equals clip((input - a_i - b_j)/tau, 0, 1) with
+    one number a_i per token and one bias b_j >= 0 per expert. An expert with room left has bias 0.
+
+    Return y and b. The rows of y are `soft_binary_argmax(input - b, k, tau)`. y has exact gradients to input, k,
+    capacity and tau. b has no gradient.
 
     Args:
         input: floating-point tensor of tokens and experts; -inf keeps a token from an expert. float16 and bfloat16 are
             computed in float32.
-        k: the sum of every row: a number, or one for each token (0 for tokens that only fill up a batch).
-        capacity: the largest sum of a column: a number, or one for each expert.
+        k: the sum of every row: a number, or one per token (0 for padding).
+        capacity: the largest sum of a column: a number, or one per expert.
         tau: temperature, positive.
-        group: process group, or True for the default one, if every rank holds some of the tokens. Then capacity is
-            that of all ranks' tokens together, and the result is what one process would give that held them all.
+        group: process group, or True for the default one, if the tokens are spread over ranks. Then capacity counts
+            the tokens of all ranks, and the result is that of one process with all tokens.
 
     >>> x = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
     >>> y, bias = soft_assignment(x, k=1, capacity=2)

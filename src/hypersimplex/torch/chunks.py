@@ -20,23 +20,24 @@ def backward_in_chunks(
     chunk_size: int,
     scaler: Any = None,
 ) -> Tensor:
-    """Add to every parameter's .grad the gradient of loss(model(inputs), targets), keeping one chunk's activations.
+    """Add the gradient of loss(model(inputs), targets) to every parameter's .grad, in the memory of one chunk.
 
-    A loss that couples the samples of a batch cannot be summed over smaller batches. So the model runs twice: first
-    without gradients over all chunks, for the logits; the loss of all logits gives their gradient; then every chunk
-    runs again, with the random numbers it had, and is sent its part of that gradient. It costs one more forward pass.
+    A loss that couples the samples of a batch cannot be summed over smaller batches. So the model runs twice. First it
+    computes all logits, chunk by chunk and without gradients. The loss of all logits gives their gradient. Then every
+    chunk runs again, with the same random numbers, and passes on its part of that gradient. The price is one more
+    forward pass.
 
-    Dropout draws the same masks both times. Buffers are put back before the second pass, so running statistics move
-    once. BatchNorm in training mode normalizes by the statistics of a chunk: the gradient is exact for that model.
-    Under DistributedDataParallel gradients are exchanged once, with the last chunk; with a `group` in the loss, ranks
-    may have different numbers of samples and chunks. Call it inside `torch.autocast` to use that.
+    Dropout draws the same masks both times. Buffers are restored before the second pass, so running statistics move
+    once. BatchNorm in training mode normalizes by the statistics of a chunk, and the gradient is exact for that model.
+    Under DistributedDataParallel gradients are exchanged once, with the last chunk. With a `group` in the loss, ranks
+    may have different numbers of samples and chunks. For mixed precision call it inside `torch.autocast`.
 
     Args:
-        model: gives logits whose first dim is the batch; may be wrapped in DistributedDataParallel.
-        loss: called once as loss(logits, targets); gives a scalar. Its own parameters get their gradient too.
-        inputs: a tensor, or a tuple or list (model(*inputs)) or dict (model(**inputs)) of tensors, batch first.
-        targets: handed to the loss as they are.
-        chunk_size: samples of a chunk; the last one may have fewer.
+        model: returns logits whose first dim is the batch; may be wrapped in DistributedDataParallel.
+        loss: called once as loss(logits, targets); returns a scalar. Its own parameters get their gradient too.
+        inputs: a tensor, a tuple or list (model(*inputs)), or a dict (model(**inputs)) of tensors, batch first.
+        targets: passed to the loss as they are.
+        chunk_size: samples per chunk; the last chunk may have fewer.
         scaler: a GradScaler, to scale the loss before its gradient is taken.
 
     Returns:

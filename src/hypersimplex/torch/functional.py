@@ -13,16 +13,18 @@ from hypersimplex.torch.backends import pick
 def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, hard: bool = False) -> Tensor:
     """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of input along dim.
 
-    The solution is y = clip((input - mu)/tau, 0, 1) with one number mu per slice: a soft choice of the k largest
-    entries. With A = {0 < y < 1} the gradient of sum(v * y) is (v - mean_A v)/tau on A and 0 elsewhere; to k it is
-    mean_A v, to tau -sum_A v (y - mean_A y)/tau. Its other name is soft_topk.
+    y is a soft choice of the k largest entries. It equals clip((input - mu)/tau, 0, 1) with one number mu per slice.
+    `soft_topk` is the same function.
+
+    Let A be the entries with 0 < y < 1. The gradient of sum(v * y) to the input is (v - mean_A v)/tau on A and 0
+    elsewhere. The gradient to k is mean_A v, the one to tau is -sum_A v (y - mean_A y)/tau.
 
     Args:
         input: floating-point tensor; float16 and bfloat16 are computed in float32.
         k: the sum of every slice, from 0 to its size: a number, or a tensor that broadcasts over the slices.
         tau: temperature, positive: a number, or a tensor that broadcasts over the slices.
         dim: the dim along which the slices lie.
-        hard: return exactly k ones, as binary_argmax does, with the gradients of y; k must be whole.
+        hard: return exactly k ones, as binary_argmax does, and keep the gradients of y; k must be whole.
 
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = soft_binary_argmax(x, k=1)
@@ -48,7 +50,7 @@ soft_topk = soft_binary_argmax  # under the name that people search for
 def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Tensor:
     """Return mu, one number for each slice, such that clip((input - mu)/tau, 0, 1) sums to k.
 
-    Where an interval of numbers would do, mu is its middle, or its finite end if only one end is finite.
+    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
 
     >>> threshold(torch.tensor([0.1, 1.6, 1.0]), k=1)
     tensor(0.8000)
@@ -65,9 +67,9 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
 
 
 def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
-    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere; ties go to the lower index.
+    """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere.
 
-    The result is piecewise constant and carries no gradient.
+    Of equal entries the one with the lower index is chosen. The result has no gradient.
 
     >>> binary_argmax(torch.tensor([0.1, 1.6, 1.0, 1.0]), k=2)
     tensor([0., 1., 1., 0.])

@@ -24,21 +24,21 @@ def hypersimplex_loss(
 ) -> Tensor:
     """Project every class's logits over the batch so that they sum to k, and compare them with the labels.
 
-    With p the projection of column c with k_c (see `soft_binary_argmax`), the loss of a sample is one half of the sum
-    over classes of weight_c (p - onehot)^2; "sum" adds the samples up, "mean" divides that by their number.
+    Let p be the projection of column c with k_c (see `soft_binary_argmax`). The loss of a sample is one half of the
+    sum over the classes of weight_c (p - onehot)^2. "sum" adds up the samples, "mean" divides by their number.
 
     Args:
         input: logits: (N, C), (N, C, d1, ...), or (N,) for a binary problem; (C,) with one class index.
         target: class indices (N,) or (N, d1, ...), or dense targets of input's shape (multi-label, soft labels).
-        weight: one number for each class, a factor of its column. With class indices "mean" divides by the sum of
-            the samples' weights, as nn.CrossEntropyLoss does.
-        ignore_index: class index of samples to leave out, also of k and of the mean; not for dense targets.
+        weight: one number per class, a factor for its column. With class indices "mean" divides by the sum of the
+            samples' weights, as nn.CrossEntropyLoss does.
+        ignore_index: class index of samples to leave out, also from k and from the mean; not for dense targets.
         reduction: "none", "mean" or "sum".
-        k: how many of the batch are positive, a number or one for each class. Default: as many as the targets say.
+        k: how many samples of the batch are positive: a number, or one per class. Default: the sum of the targets.
         prior: the same as a share of the batch.
-        tau: temperature of the projection: a number, one for each class, or a tensor to be learned.
-        group: a process group (True: the default one) whose ranks' batches form one batch.
-        label_smoothing: share of every target that is spread evenly over the classes, from 0 to 1.
+        tau: temperature of the projection: a number, one per class, or a tensor to be learned.
+        group: a process group, or True for the default one. The batches of its ranks form one batch.
+        label_smoothing: the share of every target that is spread evenly over the classes, from 0 to 1.
 
     >>> import torch
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])

@@ -26,7 +26,7 @@ from hypersimplex.torch.loss import compute
 
 
 class SoftBinaryArgmax(nn.Module):
-    """Soft-Binary-Argmax@k along dim; see `soft_binary_argmax`.
+    """`soft_topk` along dim as a module. The paper calls it Soft-Binary-Argmax@k; see `soft_binary_argmax`.
 
     >>> SoftBinaryArgmax(k=1)(torch.tensor([0.1, 1.6, 1.0]))
     tensor([0.0000, 0.8000, 0.2000])
@@ -48,20 +48,20 @@ class SoftBinaryArgmax(nn.Module):
 
 
 class HyperSimplexLoss(State):
-    """The HyperSimplex loss where nn.CrossEntropyLoss stood, with the thresholds that decisions need.
+    """The HyperSimplex loss. Replace nn.CrossEntropyLoss with it, and argmax with `predict`.
 
-    The loss does not change when a constant is added to a class's logits, so the thresholds are part of the model:
-    while training, every call moves `threshold` toward the batch's mu_c; `eval()` freezes it; `state_dict` saves it.
-    Plain argmax of the logits is not a decision of this model, `predict` is. A class without a positive or without
-    a negative sample in the batch has no threshold there and keeps the one it had.
+    The loss does not change when a constant is added to a class's logits. So plain argmax of the logits is not the
+    decision of this model. The module keeps one threshold per class, and `predict` uses them. In training mode every
+    call moves `threshold` toward the batch's own. `eval()` freezes it, and `state_dict` saves it. A class without a
+    positive or without a negative sample in the batch keeps its threshold.
 
     Args:
         weight, ignore_index, reduction, k, prior, tau, group, label_smoothing: see `hypersimplex_loss`.
-        momentum: least weight of the latest batch in the running thresholds. Until the plain average of all samples
-            gives it less, they are that average; with 0, for ever. None: N/1000 for a batch of N samples, so that
-            they follow the last 1,000 samples whatever the batch size, but at least 0.1.
-        num_classes: makes the thresholds at construction (1: binary), so that checkpoints, averages of models and
-            exports find them there. Without it the first batch makes them.
+        momentum: the least weight of the latest batch in the running thresholds. The thresholds begin as the plain
+            average of all samples, and 0 keeps them so. Default: N/1000 for a batch of N samples, at least 0.1. Then
+            they follow about the last 1,000 samples.
+        num_classes: creates the thresholds at construction, so that checkpoints, averaged models and exports find
+            them; 1 for a binary problem. Without it the first batch creates them.
 
     >>> criterion = HyperSimplexLoss(num_classes=2)
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]], requires_grad=True)
@@ -126,7 +126,10 @@ class HyperSimplexLoss(State):
         return outcome.loss.reshape(()) if one else outcome.loss
 
     def scores(self, logits: Tensor) -> Tensor:
-        """(logit - threshold)/tau for every class: above one half means positive. After folding, the logits."""
+        """Return (logit - threshold)/tau for every class. Above one half means positive.
+
+        After folding, these are the logits themselves.
+        """
         return self._scores(logits)
 
     def _scores(self, logits: Tensor) -> Tensor:
@@ -136,19 +139,19 @@ class HyperSimplexLoss(State):
         return decisions.scores(logits, threshold, self._tau_of(threshold))
 
     def predict(self, logits: Tensor) -> Tensor:
-        """The class of every sample; for a binary or multi-label problem, 0 or 1 for every logit.
+        """Return the class of every sample. For a binary or multi-label problem return 0 or 1 for every logit.
 
-        Before the first batch all thresholds are 0, and a warning says so once. After folding it is the plain argmax.
+        Before the first batch all thresholds are 0, and a warning says so once. After folding this is plain argmax.
         """
         # Decided in full precision: rounded to half, different scores may be equal.
         wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         return decisions.decide(self._scores(wide), self._independent(logits))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """The probability of every class; for a binary or multi-label problem, of every positive decision.
+        """Return the probability of every class. For a binary or multi-label problem: of every positive decision.
 
-        They come from the scores with one factor, which `calibrate` finds from labels. The most probable class is the
-        one of `predict`.
+        The probabilities come from the scores and one factor, which `calibrate` fits to labels. The most probable
+        class is the class of `predict`.
         """
         if can_read(self.sharpness) and not self.sharpness > 0:
             raise RuntimeError("probabilities are not known yet: calibrate with pairs (logits, target)")
@@ -160,8 +163,8 @@ class HyperSimplexLoss(State):
     def calibrate(self, batches: Iterable[Tensor | Sequence[Tensor]]) -> "HyperSimplexLoss":
         """Set the thresholds to their exact average over batches of logits, or of (logits, target).
 
-        Without targets k is what `prior` or `k` say, or the share of positives seen in training. A class that has no
-        threshold in any batch keeps the one it had. With targets `probabilities` are known from then on.
+        With targets, `probabilities` works afterwards. Without targets, k comes from `prior` or `k`, or from the share
+        of positives seen in training. A class that has no threshold in any batch keeps the one it had.
         """
         self._read_flags()
         self._refuse_if_folded()
@@ -204,10 +207,10 @@ class HyperSimplexLoss(State):
         self.sharpness.fill_(_calibration.sharpness(self._scores(logits), targets, independent, total))
 
     def fold_into_(self, linear: nn.Module) -> nn.Module:
-        """Write the thresholds and tau into the last layer: its plain argmax is then what `predict` was.
+        """Write the thresholds and tau into the last layer. Its plain argmax is then the decision.
 
-        The layer puts out scores from then on, and this module, which its state_dict remembers, takes logits as scores:
-        `predict` is the plain argmax. Folding again, training and calibrating are errors.
+        Afterwards the layer puts out scores, and `predict` of this module is plain argmax. The state_dict remembers
+        that. Folding again, training and calibrating raise an error.
         """
         self._read_flags()
         self._refuse_if_folded()

@@ -17,7 +17,7 @@ _ROUNDING = 1e-12
 
 
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For the argument custom_translation_table of torch.onnx.export(dynamo=True); needs onnxscript."""
+    """Return what torch.onnx.export(dynamo=True) takes as custom_translation_table. Needs onnxscript."""
     return {_operators.project.default: _project, _operators.binary.default: _binary}
 
 

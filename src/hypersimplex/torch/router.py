@@ -15,20 +15,21 @@ _MOMENTUM = 0.1  # weight of the latest batch once ten have been seen; until the
 
 
 class BalancedRouter(nn.Module):
-    """Weights of each token for each expert: k in all per token, at most its capacity per expert.
+    """Route every token to k experts and keep every expert within its capacity.
 
-    While training it solves `soft_assignment` for the tokens of the batch, starting from the biases so far, and moves
-    its `bias` towards the batch's. In `eval()` every token is routed by itself, by the scores less `bias`, which
-    `state_dict` saves. So a served token's experts do not depend on the other tokens.
+    The result has one weight per token and expert. The weights of a token sum to k, those of an expert to at most its
+    capacity. In training mode the module solves `soft_assignment` for the tokens of the batch and moves `bias` toward
+    the batch's biases. In `eval()` mode it routes every token by itself, by its scores minus `bias`, so a token's
+    experts do not depend on the other tokens. `state_dict` saves `bias`.
 
     Args:
         num_experts: the size of the last dim of the scores.
         k: how many experts a token has.
         capacity_factor: an expert's capacity as a multiple of its equal share, tokens * k / num_experts; 1 or more.
-        tau: temperature: the smaller it is, the closer the weights are to 0 and 1.
-        hard: return exactly k ones for each token, those of the largest scores less the bias, with the gradient of the
-            weights. Then an expert may exceed its capacity by a few tokens.
-        group: process group, or True, if every rank holds some of the tokens.
+        tau: temperature. A smaller one brings the weights closer to 0 and 1.
+        hard: return exactly k ones per token, at the largest scores minus bias, and keep the gradient of the weights.
+            Then an expert may exceed its capacity by a few tokens.
+        group: process group, or True for the default one, if the tokens are spread over ranks.
 
     >>> router = BalancedRouter(num_experts=2, k=1)
     >>> scores = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
@@ -65,7 +66,7 @@ class BalancedRouter(nn.Module):
         self.register_buffer("batches", torch.zeros(()))
 
     def forward(self, input: Tensor) -> Tensor:
-        """The weights of every token (the last dim holds its scores), of the input's shape."""
+        """Return the weights of every token, in the input's shape. The last dim of the input holds a token's scores."""
         if input.dim() == 0 or input.shape[-1] != self.num_experts:
             rule = f"input must have {self.num_experts} experts along its last dim"
             raise ValueError(f"{rule}, got shape {tuple(input.shape)}")

@@ -1,12 +1,12 @@
-"""Who computes: one module for each way, all with the functions of `Backend`, and the one place that chooses.
+"""The backends: one module for each way to compute, all with the functions of `Backend`, and the choice between them.
 
     kernel    CPU tensors, by the compiled kernel
     triton    CUDA tensors, where Triton is installed and passed its self-check on the device
     plain     torch operations: every other device, and within `plain_only()`
 
-Whoever calls picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never
-asked under a transform (compilation, torch.func, tracing, a dispatch mode): there the registered operators stand in,
-which pick for themselves. A backend imports `_batch`, `_columns`, `_boundary`, `_checks` and `_search`, nothing
+A caller picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never used
+under a transform (compilation, torch.func, tracing, a dispatch mode). There the registered operators are used, and they
+pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_checks` and `_search`, and nothing
 further out.
 """
 
