@@ -197,7 +197,7 @@ def test_router_balances_a_batch_and_serves_by_its_bias():
     new = skewed(4096, 8, 99, torch.float32)
     before = router.bias.clone()
     served = saved.eval()(new)
-    assert torch.equal(served[:7], saved(new[:7]))
+    assert torch.allclose(served[:7], saved(new[:7]), rtol=0, atol=1e-6)  # rows alone are summed in another order
     load = served.sum(0) / (4096 * 2 / 8)
     assert load.max() < 1.1
     assert torch.equal(saved.bias, before)

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
-from hypersimplex.torch._assignment_rows import solve
+from hypersimplex.torch._assignment_rows import column_sums, solve
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import has_batches, is_eager, widest
 from hypersimplex.torch._projection import TENSORS, as_tensors
 from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
-from hypersimplex.torch.backends import Backend, pick, plain
+from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
 
 def soft_assignment(
@@ -111,17 +111,21 @@ class Assignment(torch.autograd.Function):
         v = v.to(inverse.dtype)
         pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
         assert pulled is not None
-        sums = torch.where(torch.isnan(y), 0, pulled).sum(0)
+        sums = column_sums(pulled) if backend is kernel else torch.where(torch.isnan(y), 0, pulled).sum(0)
         if ctx.ranks is not None:
             sums = ctx.ranks.sum(sums)
         shift = inverse @ sums * tau.to(inverse.dtype)
-        to_x, to_k, to_tau = backend.pullback(y, v - shift, tau, 1)
+        moved = v - shift if again else torch.sub(v, shift, out=pulled)
+        to_x, to_k, to_tau = backend.pullback(
+            y, moved, tau, 1, (True, ctx.needs_input_grad[1], ctx.needs_input_grad[3])
+        )
         assert to_x is not None
-        assert to_k is not None
-        assert to_tau is not None
-        to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        if to_k is not None:
+            to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        if to_tau is not None:
+            to_tau = to_tau.to(tau.dtype).sum()
         to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
-        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
+        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau, None, None
 
 
 _apply: Callable[..., Any] = Assignment.apply
