@@ -49,6 +49,9 @@ class Rows(Protocol):
     def levels(self, share: float) -> Array:
         """For each column about the score that this share of the rows is above; 0 where it is infinite."""
 
+    def widen(self) -> None:
+        """Compute in double precision from now on: x - bias may have too few digits for tau."""
+
     def demand(self) -> tuple[float, Array, float]:
         """The sum of k, how many rows each column may take, and the distance from the least to the largest x."""
 
@@ -73,6 +76,7 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     search.widest = 2 * (spread + rows.tau)
     if not search.run(_DIRECT_STEPS, patient=False):
         _check_forced(rows, search.bias, capacity)
+        rows.widen()
         _by_cooling(search, spread)
     links = laplacian(rows.pairs(rows.tau))
     free = _grounded(search.bias > 0, search.bias, components(links))
@@ -182,14 +186,14 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
     apart = np.not_equal.outer(*[components(near)] * 2)
     while True:
         move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
-        size = float(np.std(move)) if move.size else 0.0
+        longest = float(np.max(np.abs(move), initial=0.0))
+        size = longest * float(np.std(move / longest)) if longest else 0.0
         wanted = float(np.hypot(rows.tau, _REACH * size))
         if window >= widest or (complete and wanted <= _WIDE_ENOUGH * window):
             break
         window = min(widest, wanted if complete else widening * window)
         pairs = rows.pairs(window)
         links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
-    longest = float(np.max(np.abs(move), initial=0.0))
     return move * min(1.0, widest / longest) if longest else move
 
 

@@ -103,6 +103,10 @@ class MemoryRows:
         x = self.x[::stride].copy()
         return MemoryRows(x, self.k, k, self.tau, self.threads, self.where, self.add, self.most)
 
+    def widen(self) -> None:
+        self.x = self.x.astype(np.float64)
+        self.z, self.y = np.empty_like(self.x), np.empty_like(self.x)
+
     def levels(self, share: float) -> Array:
         at = int((1 - share) * len(self.x))
         own = np.partition(self.x, at, 0)[at] if len(self.x) else np.zeros(self.x.shape[1])

@@ -143,6 +143,24 @@ def test_scores_that_lie_thousands_of_tau_apart():
         assert (missed[bias > 0] >= -1e-6).all()
 
 
+@pytest.mark.parametrize("tau", [1e-5, 1e-6])
+def test_single_precision_is_widened_where_tau_asks_for_it(assign, tau):
+    """x - b has seven digits in float32, and tau = 1e-6 would have one of them."""
+    x = skewed(6, 4, dtype=np.float32)
+    for capacity in (1.5, 1.6):
+        y, bias = assign(x, 1, capacity, tau)
+        assert y.dtype == bias.dtype == np.float32
+        assert np.allclose(y.sum(1), 1, atol=1e-5)
+        assert (y.sum(0) <= capacity * (1 + 2e-5)).all()
+        assert np.allclose(y.sum(0)[bias > 0], capacity, rtol=2e-5)
+
+
+def test_huge_scores_overflow_nowhere(assign):
+    x = skewed(6, 4)
+    y, _ = assign(x * 1e300, 1, 1.5, 1e300)
+    assert np.allclose(y, assign(x, 1, 1.5, 1.0)[0], atol=1e-6)
+
+
 def test_masks_and_padding(assign):
     x = skewed(40, 6)
     x[::3, 0] = -np.inf

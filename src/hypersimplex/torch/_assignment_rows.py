@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hypersimplex import _assignment, _checks, _kernel
 from hypersimplex._numpy_assignment import MemoryRows, average
-from hypersimplex.torch._boundary import doubles, even
+from hypersimplex.torch._boundary import doubles, even, widest
 from hypersimplex.torch._ranks import Ranks
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -120,6 +120,9 @@ class TensorRows:
     def sample(self, stride: int) -> "TensorRows":
         k = self.k[::stride] if self.k.dim() else self.k
         return TensorRows(self.x[::stride], k, self.tau, self.backend, self.add, self.most)
+
+    def widen(self) -> None:
+        self.x = self.x.to(widest(self.x.device))
 
     def levels(self, share: float) -> Array:
         rows = self.x.shape[0]

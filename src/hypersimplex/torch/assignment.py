@@ -10,8 +10,8 @@ from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._assignment_rows import column_sums, solve
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager, widest
-from hypersimplex.torch._projection import TENSORS, as_tensors
+from hypersimplex.torch._boundary import has_batches, is_eager
+from hypersimplex.torch._projection import TENSORS, as_tensor, as_tensors
 from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -54,7 +54,7 @@ def assign(
     """soft_assignment with biases to start from."""
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
-    if type(input) in TENSORS and is_eager():
+    if type(input) in TENSORS and is_eager() and not input.is_meta:
         y, bias = _apply(input, k, capacity, tau, start, ranks)
         return y, bias
     if ranks is not None:
@@ -67,20 +67,13 @@ def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tupl
     k, _ = as_tensors(input, k, 1.0, -1)
     if input.dim() != 2:
         raise _checks.not_a_matrix("input", input.shape)
-    capacity, tau = (_as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
+    capacity, tau = (as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
     if tau.numel() != 1:
         raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
     tau = tau.reshape(())
     if capacity.dim() and capacity.shape not in ((1,), (input.shape[1],)):
         raise _checks.wrong_shape("capacity", (input.shape[1],), capacity.shape)
     return k, capacity, tau
-
-
-def _as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
-    try:
-        return torch.as_tensor(value, dtype=widest(input.device), device=input.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise _checks.not_a_number(name, value) from None
 
 
 class Assignment(torch.autograd.Function):
