@@ -3,7 +3,7 @@
     python -m benchmarks.peers.box [--rounds 20]
 
 Rows of random scores, bounds, weights and totals. JAX functions are compiled by jax.jit, jaxopt's under jax.vmap. Peers
-that are not installed are left out; optax has no box section with weights.
+that are not installed are left out; optax has no box section with weights. Times are the processor's.
 """
 
 import argparse
@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from benchmarks.timing import calls_for, interleave, microseconds
+from benchmarks.assignment import processor_times
+from benchmarks.timing import microseconds
 
 SHAPES = ((1, 1000), (64, 1000), (1024, 64), (1, 100_000))
 MOST_FOR_A_SOLVER = 1000  # entries in all
@@ -89,8 +90,7 @@ def table(rounds: int) -> None:
                     steps[name]()
                 except (ImportError, ValueError):
                     steps.pop(name, None)
-            calls = {name: calls_for(step) for name, step in steps.items()}
-            times = interleave(steps, rounds, calls, seldom=[name for name in steps if name == "cvxpylayers"])
+            times = processor_times(steps, rounds)
             cells = [f"{microseconds(times, name):.0f} µs" if name in steps else "-" for name in PEERS]
             way = "with gradient" if backward else "forward"
             print(f"| {shape[0]} x {shape[1]} | {way} | " + " | ".join(cells) + " |", flush=True)
