@@ -1,9 +1,9 @@
 """soft_assignment: steps, violation and time against one projection; and beside solvers of the transport problem.
 
-Run with `python -m benchmarks.assignment`; `--peers` adds jaxopt's projection_transport and POT's smooth transport
-where they are installed. Scores are normal with a ramp of three standard deviations over the experts; capacities are
-the equal shares. The time is that of the processor on one thread, forward and backward, as a multiple of
-soft_binary_argmax's in the same round.
+Run with `OPENBLAS_NUM_THREADS=1 python -m benchmarks.assignment`, or NumPy's solver takes all processors. `--peers`
+adds jaxopt's projection_transport and POT's smooth transport where they are installed. Scores are normal with a ramp of
+three standard deviations over the experts; capacities are the equal shares. The time is that of the processor on one
+thread, forward and backward, as a multiple of soft_binary_argmax's in the same round.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -45,6 +46,10 @@ def steps(tokens: int, experts: int, k: int, tau: float) -> tuple[int, int, floa
         bias = found.bias
         counts.append(found.steps)
     return counts[0], counts[1], worst
+
+
+def assignment(x: Tensor, k: float, capacity: float, tau: float) -> Tensor:
+    return soft_assignment(x, k, capacity, tau)[0]
 
 
 def overload(y: Tensor) -> float:
@@ -83,8 +88,8 @@ def table(rounds: int, taus: list[float]) -> None:
         for tau in taus:
             cold, warm, worst = steps(tokens, experts, k, tau)
             ways = {
-                "one": both_ways(lambda x, k=k, tau=tau: soft_binary_argmax(x, k, tau), x),
-                "all": both_ways(lambda x, k=k, tau=tau, c=capacity: soft_assignment(x, k, c, tau)[0], x),
+                "one": both_ways(partial(soft_binary_argmax, k=k, tau=tau), x),
+                "all": both_ways(partial(assignment, k=k, capacity=capacity, tau=tau), x),
             }
             ratio = timing.ratio(processor_times(ways, rounds), "all", "one")
             bias = soft_assignment(x, k, capacity, tau)[1]

@@ -151,6 +151,7 @@ class BoxSolver {
         for (int64_t i = 0; i < p.n; ++i) equals.data[i] = row.x[i] == inf ? T(0) : -inf;
         Box<T> other = p;
         other.x = equals.data - slice * p.n;
+        other.at_most = false;    // what they would have without it is not in their x
         BoxSolver<T>(other, slice, threads).run(result);
         p.mu[slice] = inf;
     }

@@ -125,6 +125,18 @@ struct Lanes {
         return a * b - c;
 #endif
     }
+    // c + a * b, rounded once or twice, whichever is fast.
+    static HS_INLINE Vec plus_product(Vec c, Vec a, Vec b) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+        else return (Vec)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(__AVX2__) && defined(__FMA__)
+        if constexpr (sizeof(T) == 4) return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+        else return (Vec)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+        return c + a * b;
+#endif
+    }
 
     // Both return the second argument when either is NaN, so a NaN given second survives.
     static HS_INLINE Vec max(Vec a, Vec b) {

@@ -86,6 +86,7 @@ struct Lanes {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
     }
     static Vec fused(Vec a, Vec b, Vec c) { return a * b - c; }
+    static Vec plus_product(Vec c, Vec a, Vec b) { return c + a * b; }
 
     static Vec max(Vec a, Vec b) {
         return Vec::each([&](int l) { return a.v[l] > b.v[l] ? a.v[l] : b.v[l]; });

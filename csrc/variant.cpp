@@ -56,6 +56,7 @@ static const Constant constants[] = {
     {"task_segments", task_segments},
     {"coactive_rows", coactive_rows},
     {"coactive_blocks", coactive_blocks},
+    {"coactive_gathered", coactive_gathered},
     {nullptr, 0},
 };
 

@@ -15,6 +15,7 @@ class Part(str, Enum):
     growth = "growth"
     probe = "probe"
     times = "times"
+    budgets = "budgets"
     report = "report"
 
 
@@ -25,7 +26,8 @@ def bench(
             help="exact: distance to the reference. edges: the table of edges. memory: peak of forward and backward. "
             "growth: time against n, and the largest n. times: all in turn at the shapes of the operator's benchmark. "
             "probe: who manages those shapes; times asks it of peers not yet probed. "
-            "report: only print what --output holds. Repeatable; default: all."
+            "budgets: box sections, segments and assignments beside their own peers; only printed. "
+            "report: only print what --output holds. Repeatable; default: all but budgets."
         ),
     ] = None,
     peer: Annotated[
@@ -62,9 +64,14 @@ def bench(
         raise typer.Exit(1) from None
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    if part and Part.budgets in part:
+        budgets(threads, 3 if quick else rounds)
+        part = [p for p in part if p is not Part.budgets]
+        if not part:
+            return
     try:
         run.main(
-            [p.value for p in part or Part if p is not Part.report],
+            [p.value for p in part or Part if p not in (Part.report, Part.budgets)],
             peer,
             shape,
             output,
@@ -83,6 +90,21 @@ def bench(
     except (OSError, ValueError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+def budgets(threads: int, rounds: int) -> None:
+    """Peers that are not installed are left out."""
+    from benchmarks import assignment
+    from benchmarks.peers import box, segments
+    from benchmarks.peers.parts import pinned
+
+    with pinned(threads):
+        box.table(rounds)
+        box.issue_205()
+        print()
+        segments.table(rounds)
+        for problem in assignment.PEER_PROBLEMS:
+            assignment.beside_peers(*problem, rounds)
 
 
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,18 +3,19 @@
     python -m benchmarks.peers.box [--rounds 20]
 
 Rows of random scores, bounds, weights and totals. JAX functions are compiled by jax.jit, jaxopt's under jax.vmap. Peers
-that are not installed are left out; optax has no box section with weights.
+that are not installed are left out; optax has no box section with weights. Times are the processor's.
 """
 
 import argparse
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from benchmarks.timing import calls_for, interleave, microseconds
+from benchmarks.assignment import processor_times
+from benchmarks.timing import microseconds
 
 SHAPES = ((1, 1000), (64, 1000), (1024, 64), (1, 100_000))
 MOST_FOR_A_SOLVER = 1000  # entries in all
@@ -59,9 +60,9 @@ def jaxopt(given: list[Any], backward: bool) -> Callable[[], object]:
 
 def cvxpylayers(given: list[Any], backward: bool) -> Callable[[], object]:
     cvxpy, layers = importlib.import_module("cvxpy"), importlib.import_module("cvxpylayers.torch")
-    x, total, lower, upper, weight = (torch.from_numpy(v[0]) for v in given)
     if given[0].size > MOST_FOR_A_SOLVER:
         raise ValueError("too slow at this size")
+    x, total, lower, upper, weight = (torch.as_tensor(v[0]) for v in given)
     at, y = cvxpy.Parameter(len(x)), cvxpy.Variable(len(x))
     rules = [y >= lower.numpy(), y <= upper.numpy(), weight.numpy() @ y == float(total)]
     goal = cvxpy.Minimize(cvxpy.sum_squares(y) / 2 - at @ y)
@@ -78,10 +79,7 @@ PEERS = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+def table(rounds: int) -> None:
     print("| rows x entries | step | " + " | ".join(PEERS) + " |\n| --- | --- |" + " ---: |" * len(PEERS))
     for shape in SHAPES:
         for backward in (False, True):
@@ -92,14 +90,38 @@ def main() -> None:
                     steps[name]()
                 except (ImportError, ValueError):
                     steps.pop(name, None)
-            calls = {name: calls_for(step) for name, step in steps.items()}
-            times = interleave(steps, rounds, calls, seldom=[name for name in steps if name == "cvxpylayers"])
-            cells = (f"{microseconds(times, name):.0f} µs" if name in steps else "-" for name in PEERS)
-            print(
-                f"| {shape[0]} x {shape[1]} | {'with gradient' if backward else 'forward'} | "
-                + " | ".join(cells)
-                + " |"
-            )
+            times = processor_times(steps, rounds)
+            cells = [f"{microseconds(times, name):.0f} µs" if name in steps else "-" for name in PEERS]
+            way = "with gradient" if backward else "forward"
+            print(f"| {shape[0]} x {shape[1]} | {way} | " + " | ".join(cells) + " |", flush=True)
+
+
+def issue_205() -> None:
+    """0 <= y <= 0.002, sum 1, n = 1000, ten times: within bounds by 1e-6, on the sum by 1e-5, and twice the same."""
+    one = np.ones((1, 1000), np.float32)
+    print("\n| the problem of cvxpylayers' issue 205 | right | largest y - 0.002 | largest distance of the sum |")
+    print("| --- | ---: | ---: | ---: |")
+    for name in ("hypersimplex.torch", "cvxpylayers"):
+        right, over, missed = 0, 0.0, 0.0
+        for seed in range(10):
+            x = np.random.default_rng(seed).normal(size=(1, 1000)).astype(np.float32)
+            try:
+                solve = PEERS[name]([x, np.ones(1, np.float32), 0 * one, 0.002 * one, one], False)
+                runs = [np.ravel(cast("Any", solve()).numpy()).astype(np.float64) for _ in range(2)]
+            except ImportError:
+                break
+            beyond, off = max(-runs[0].min(), runs[0].max() - 0.002), abs(runs[0].sum() - 1)
+            over, missed = max(over, beyond), max(missed, off)
+            right += beyond < 1e-6 and off < 1e-5 and bool((runs[0] == runs[1]).all())
+        else:
+            print(f"| {name} | {right} of 10 | {over:.0e} | {missed:.0e} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    table(parser.parse_args().rounds)
+    issue_205()
 
 
 if __name__ == "__main__":

@@ -19,10 +19,7 @@ def padded(x: Tensor, k: Tensor, inside: Tensor) -> Tensor:
     return soft_topk(rows, k)[inside]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+def table(rounds: int) -> None:
     torch.manual_seed(0)
     sizes = torch.randint(1, 201, (10_000,))
     offsets = torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)))
@@ -45,6 +42,12 @@ def main() -> None:
         times = interleave(steps, rounds)
         cells = " | ".join(f"{microseconds(times, name) / 1000:.2f} ms" for name in steps)
         print(f"| {'with gradient' if backward else 'forward'} | {cells} | {ratio(times, 'padded', 'segments'):.1f} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    table(parser.parse_args().rounds)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from hypersimplex.study.formats import DataError
 from hypersimplex.torch import BalancedRouter, binary_argmax
 
 EXPERTS, K, WIDTH, HIDDEN, BATCH = 8, 2, 96, 48, 512
-WAYS = {"auxiliary loss": (0.01, 0.1), "loss-free bias": (0.01, 0.1), "BalancedRouter": (0.1, 0.5)}
-RATES = (1e-3, 3e-3)
+WAYS = {"auxiliary loss": (0.01, 0.1, 1.0), "loss-free bias": (0.01, 0.1, 1.0), "BalancedRouter": (0.1, 0.5, 2.5)}
+RATES = (1e-3, 3e-3, 1e-2)
 
 
 class Experts(nn.Module):

@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 _DIRECT_STEPS = 15
 _LARGEST_STRIDE, _SAMPLE = 16, 32  # of a first sample of the rows; the choices it holds for each column
 _SAMPLE_TOLERANCE = 0.1
-_PATIENT_STEPS = 30
+_PATIENT_STEPS = 150
+_CIRCLING = 3  # steps in a row that do not halve the error
+_REACH, _WIDE_ENOUGH = 1.75, 1.05  # of a window: how many standard deviations of the step it holds, and about so wide
 _MOST_TRIALS = 40  # shortenings of one step
 _MOST_EXCHANGES = 50  # of columns that are held at zero
 _ROUNDING = 1e-7  # of capacities that are meant to sum to the demand
@@ -43,6 +45,12 @@ class Rows(Protocol):
 
     def sample(self, stride: int) -> "Rows":
         """Every row whose number is a multiple of stride."""
+
+    def levels(self, share: float) -> Array:
+        """For each column about the score that this share of the rows is above; 0 where it is infinite."""
+
+    def widen(self) -> None:
+        """Compute in double precision from now on: x - bias may have too few digits for tau."""
 
     def demand(self) -> tuple[float, Array, float]:
         """The sum of k, how many rows each column may take, and the distance from the least to the largest x."""
@@ -68,6 +76,7 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     search.widest = 2 * (spread + rows.tau)
     if not search.run(_DIRECT_STEPS, patient=False):
         _check_forced(rows, search.bias, capacity)
+        rows.widen()
         _by_cooling(search, spread)
     links = laplacian(rows.pairs(rows.tau))
     free = _grounded(search.bias > 0, search.bias, components(links))
@@ -81,7 +90,9 @@ def _from_sample(rows: Rows, capacity: Array, wanted: float, spread: float) -> A
         return np.zeros_like(capacity)
     part = rows.sample(stride)
     part.tau = max(rows.tau, spread / 32)  # a few rows say little about what lies closer
-    search = _Search(part, capacity * (part.demand()[0] / wanted), np.zeros_like(capacity))
+    part_wanted, count = part.demand()[:2]
+    levels = part.levels(part_wanted / float(count.sum()))
+    search = _Search(part, capacity * (part_wanted / wanted), levels - levels.min(initial=np.inf))
     search.widest = 2 * (spread + rows.tau)
     part.tolerance = _SAMPLE_TOLERANCE
     near = search.run(_DIRECT_STEPS, patient=False) or search.error < 0.5
@@ -126,8 +137,11 @@ class _Search:
             best = min(best, self.error)
             if self.error <= self.rows.tolerance or (stuck > 5 and self.error <= _ROUNDED * self.rows.tolerance):
                 return True
-            widening = 2 if patient else 8
-            move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest, widening)
+            if stuck > _CIRCLING and stuck % 2:
+                move = _worst_part(self.rows, self.excess, self.bias)
+            else:
+                widening = 2 if patient else 8
+                move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest, widening)
             self._walk(move, patient)
             self.steps += 1
         return self.error <= self.rows.tolerance
@@ -163,7 +177,7 @@ class _Search:
 
 
 def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float, widening: float) -> Array:
-    """A step much longer than tau leaves the entries it was computed from: then a window of its own length tells more.
+    """A step longer than tau leaves the entries it was computed from: then a window as wide as both tells more.
 
     Where the entries inside link no column with room to those that need it, wider windows link these parts.
     """
@@ -172,14 +186,25 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
     apart = np.not_equal.outer(*[components(near)] * 2)
     while True:
         move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
-        size = float(np.std(move)) if move.size else 0.0
-        if window >= widest or (complete and size <= 1.5 * window):
+        longest = float(np.max(np.abs(move), initial=0.0))
+        size = longest * float(np.std(move / longest)) if longest else 0.0
+        wanted = float(np.hypot(rows.tau, _REACH * size))
+        if window >= widest or (complete and wanted <= _WIDE_ENOUGH * window):
             break
-        window = min(widest, size if complete else widening * window)
+        window = min(widest, wanted if complete else widening * window)
         pairs = rows.pairs(window)
         links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
-    longest = float(np.max(np.abs(move), initial=0.0))
     return move * min(1.0, widest / longest) if longest else move
+
+
+def _worst_part(rows: Rows, excess: Array, bias: Array) -> Array:
+    """A move of one part of the graph as a whole: of its links to others, which begin somewhere, no model tells."""
+    parts = components(rows.pairs(rows.tau))
+    total = np.bincount(parts, excess, len(bias))
+    held = np.bincount(parts, bias <= 0, len(bias)) > 0
+    total[held & (total < 0)] = 0
+    worst = int(np.argmax(np.abs(total)))
+    return np.where(parts == worst, np.sign(total[worst]) * rows.tau, 0.0)
 
 
 def _bounded_step(links: Array, excess: Array, bias: Array, capacity: Array, tolerance: float) -> tuple[Array, bool]:

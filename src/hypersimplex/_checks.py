@@ -150,7 +150,8 @@ def raise_box_failure(
     if what == "bounds":
         raise bad_bounds(low[entry], high[entry])
     masked = x == -math.inf
-    most = (each * low)[masked].sum() + (each * high)[~masked].sum()
+    ends = (each * low)[masked].sum(), (each * high)[~masked].sum()
+    most = sum(ends) if ends[0] > -math.inf else -math.inf
     raise infeasible(total[row], (each * low).sum(), most, at_most)
 
 
@@ -229,7 +230,9 @@ def too_little_capacity(wanted: float, total: float, room: float) -> ValueError:
 
 def forced_experts(experts: Sequence[int], forced: float, room: float) -> ValueError:
     names = ", ".join(map(str, experts[:8])) + (", ..." if len(experts) > 8 else "")
-    rule = f"capacity must be at least {plain_number(forced)} for experts {names} together, which masks force on them"
+    rule = (
+        f"capacity must be at least {plain_number(forced)} for experts {names} together, which infinities force on them"
+    )
     return ValueError(f"{rule}, got {plain_number(room)}")
 
 

@@ -48,6 +48,14 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float 
     return y if y.dtype == dtype else y.astype(dtype), bias
 
 
+def average(levels: Array, rows: int, add: Callable[[Array], Array]) -> Array:
+    """Over ranks, by their numbers of rows; infinite levels count for nothing."""
+    known = np.isfinite(levels)
+    sums, count = add(rows * np.stack((np.where(known, levels, 0), known)).astype(np.float64))
+    mean: Array = sums / np.maximum(count, 1)
+    return mean
+
+
 class MemoryRows:
     """Rows of contiguous float32 or float64 memory, by the kernel. `add` and `most` are sums and maxima over ranks."""
 
@@ -64,7 +72,7 @@ class MemoryRows:
     ) -> None:
         self.x, self.k, self.k_array, self.tau, self.threads, self.where = x, k, k_array, tau, count, where
         self.add, self.most = add, most
-        self.tolerance = 5e-6 if x.dtype == np.float32 else 1e-9
+        self.tolerance = 9e-6 if x.dtype == np.float32 else 1e-9
         self.z, self.y, self.mu = np.empty_like(x), np.empty_like(x), np.empty(len(x))
 
     def project(self, bias: Array) -> None:
@@ -95,6 +103,15 @@ class MemoryRows:
         k = None if self.k_array is None else self.k_array[::stride].copy()
         x = self.x[::stride].copy()
         return MemoryRows(x, self.k, k, self.tau, self.threads, self.where, self.add, self.most)
+
+    def widen(self) -> None:
+        self.x = self.x.astype(np.float64)
+        self.z, self.y = np.empty_like(self.x), np.empty_like(self.x)
+
+    def levels(self, share: float) -> Array:
+        at = int((1 - share) * len(self.x))
+        own = np.partition(self.x, at, 0)[at] if len(self.x) else np.zeros(self.x.shape[1])
+        return average(own, len(self.x), self.add)
 
     def demand(self) -> tuple[float, Array, float]:
         usable, k = self._usable()

@@ -77,6 +77,20 @@ def test_gradients_are_those_of_the_formula(plain, at_most):
         assert np.abs(wanted[name]).max() > 0.01
 
 
+@pytest.mark.parametrize("at_most", [False, True])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_the_gradient_to_the_input_alone_is_the_same(at_most, dim):
+    x, total, lower, upper, weight, tau = problem(rows=7, n=7)
+    rest = (total, lower, upper[0], weight[:1], tau)
+    y = hst.box_section(x, *rest, dim, at_most=at_most)
+    v = torch.linspace(-1, 1, 49, dtype=torch.float64).view(7, 7) ** 3
+    wanted, _ = torch.autograd.grad(y, (x, total), v)
+    alone = hst.box_section(x, *(t.detach() for t in rest), dim, at_most=at_most)
+    assert torch.equal(alone, y)
+    torch.testing.assert_close(torch.autograd.grad(alone, x, v)[0], wanted)
+    assert (wanted != 0).any()
+
+
 @plain_or_not
 @pytest.mark.parametrize("at_most", [False, True])
 def test_derivatives_of_both_orders_and_modes_by_finite_differences(plain, at_most):

@@ -106,6 +106,9 @@ def test_edges(fe, dtype):
     same(box([INF, 1.0, 1.0, 0.0], 2), [1, 0.5, 0.5, 0])
     same(box([INF, INF, 5.0, -INF], 1), [0.5, 0.5, 0, 0])  # they share
     same(box([INF, INF, 5.0, -INF], 1, upper=INF), [0.5, 0.5, 0, 0])
+    same(box([INF, INF, 5.0, -INF], 1, at_most=True), [0.5, 0.5, 0, 0])
+    same(box([INF, 1.0, 5.0], 1, upper=INF, at_most=True), [1, 0, 0])
+    same(box([INF, -1.0, 0.5], 2, at_most=True), [1, 0, 0.5])
     same(box([1.0, 2.0, 3.0], 0), [0, 0, 0])
     same(box([1.0, 2.0, 3.0], 3), [1, 1, 1])
     same(box([1.0, 2.0, 3.0], 6, -INF, INF), [1, 2, 3])
@@ -154,6 +157,15 @@ def test_masks_count_for_what_the_bounds_allow(fe):
     x = np.array([[1.0, 2.0, 3.0], [-INF, 1.0, -INF]], np.float32)
     with pytest.raises(ValueError, match=re.escape("total must be between 0 and 1 (what the bounds allow), got 2")):
         fe.box_section(x, 2)
+
+
+@every_front_end
+def test_a_mask_without_a_lower_bound_is_an_error(fe):
+    x = np.array([-INF, 1.0, 2.0], np.float32)
+    with pytest.raises(
+        ValueError, match=re.escape("total must be between -inf and -inf (what the bounds allow), got 1")
+    ):
+        fe.box_section(x, 1, -INF, INF)
 
 
 @WIDE

@@ -102,6 +102,17 @@ def test_edges(fe):
         fe.soft_topk_segments(np.zeros(4, np.float32), 1, np.array([0.0, 4.0]))
 
 
+@every_front_end
+def test_one_number_may_be_an_array(fe):
+    x, offsets = np.arange(5, dtype=np.float32), np.array([0, 2, 5])
+    y = fe.soft_topk_segments(x, np.ones(1), offsets, np.full(1, 0.5))
+    np.testing.assert_array_equal(y, fe.soft_topk_segments(x, 1, offsets, 0.5))
+
+
+def test_tensors_without_values_have_a_shape():
+    assert hst.soft_topk_segments(torch.zeros(5, device="meta"), 1, torch.tensor([0, 5], device="meta")).shape == (5,)
+
+
 def segments(x, k, tau):
     return hst.soft_topk_segments(x, k, torch.tensor([0, 4, 4, 5, 11]), tau)
 

@@ -21,7 +21,7 @@ def test_every_way_learns_and_is_measured(tmp_path):
     script = recipe()
     name, images = script.read("fashion-mnist", str(tmp_path), 1000)
     assert name == "digits"
-    for way, (strength, _) in script.WAYS.items():
+    for way, (strength, *_) in script.WAYS.items():
         found = script.measure(script.train(images.train, way, strength, 3e-3, 0, 4), images.test)
         assert found["accuracy inf"] > 60
         assert found["dropped inf"] == 0

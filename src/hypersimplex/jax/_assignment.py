@@ -60,7 +60,7 @@ def _solve(x: Any, k: Any, capacity: Any, tau: Any) -> tuple[Any, Any, Any]:
     _checks.check_numbers(0, float(tau), x.shape[1], "axis -1")
     rows = MemoryRows(x, 0.0, ks, float(tau), threads(), "axis -1")
     found = _assignment.find(rows, _assignment.as_capacity(capacity, x.shape[1]), np.zeros(x.shape[1]))
-    return rows.y, found.bias.astype(x.dtype), found.inverse.astype(x.dtype)
+    return rows.y.astype(x.dtype, copy=False), found.bias.astype(x.dtype), found.inverse.astype(x.dtype)
 
 
 def _solve_or_nan(x: Any, *numbers: Any) -> tuple[Any, Any, Any]:

@@ -77,7 +77,8 @@ def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any
     low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
     eps = float(jnp.finfo(widened(x).dtype).eps)
     room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (weight * lower, weight * upper))
-    enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
+    with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
+        enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
     wrong = {
         "tau": ~((tau > 0) & np.isfinite(tau)),
         "weight": ~((weight > 0) & np.isfinite(weight)),

@@ -90,7 +90,7 @@ def solve(
 
     p, zero = Problem(x, total, lower, upper, weight, tau), jnp.zeros_like(total)
     at_zero = _sums(p, zero, zero)
-    slack = (at_zero.residual <= 0) & at_most
+    slack = (at_zero.residual <= 0) & at_most & ~crowded
     bottom, top = ~slack & (total <= least), ~slack & (total >= most)
     mu, low = _search(p, slack | bottom | top | ~good)
     y = jnp.where(slack, p.at(zero, zero), _finish(p, mu, low))

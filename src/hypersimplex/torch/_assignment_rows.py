@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hypersimplex import _assignment, _checks
-from hypersimplex._numpy_assignment import MemoryRows
-from hypersimplex.torch._boundary import doubles, even
+from hypersimplex import _assignment, _checks, _kernel
+from hypersimplex._numpy_assignment import MemoryRows, average
+from hypersimplex.torch._boundary import doubles, even, widest
 from hypersimplex.torch._ranks import Ranks
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -44,6 +44,13 @@ def solve(
     y = torch.as_tensor(rows.y, device=x.device)
     bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
     return y, bias, inverse, found.steps
+
+
+def column_sums(v: Tensor) -> Tensor:
+    """Of CPU memory, without its NaN."""
+    sums = np.empty(v.shape[1])
+    _kernel.coactive(v.numpy(), 0.0, 1.0, sums=sums, threads=torch.get_num_threads())
+    return torch.from_numpy(sums).to(v.dtype)
 
 
 def _read(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, ranks: Ranks | None) -> tuple[Any, Array]:
@@ -87,7 +94,7 @@ class TensorRows:
     ) -> None:  # fmt: skip
         self.x = x if x.dtype in (torch.float32, torch.float64) else x.float()
         self.k, self.tau, self.backend, self.add, self.most = k, tau, backend, add, most
-        self.tolerance = 5e-6 if self.x.dtype == torch.float32 else 1e-9
+        self.tolerance = 9e-6 if self.x.dtype == torch.float32 else 1e-9
 
     def project(self, bias: Array) -> None:
         self.z = self.x - torch.as_tensor(bias).to(self.x.device, self.x.dtype)
@@ -113,6 +120,14 @@ class TensorRows:
     def sample(self, stride: int) -> "TensorRows":
         k = self.k[::stride] if self.k.dim() else self.k
         return TensorRows(self.x[::stride], k, self.tau, self.backend, self.add, self.most)
+
+    def widen(self) -> None:
+        self.x = self.x.to(widest(self.x.device))
+
+    def levels(self, share: float) -> Array:
+        rows = self.x.shape[0]
+        own = self.x.kthvalue(int((1 - share) * rows) + 1, 0).values if rows else self.x.new_zeros(self.x.shape[1])
+        return average(_host(own), rows, self.add)
 
     def demand(self) -> tuple[float, Array, float]:
         usable, k = self._usable()

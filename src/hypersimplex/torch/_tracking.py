@@ -35,13 +35,13 @@ def can_track(outcome: Outcome, buffers: dict[str, Any]) -> bool:
     if not outcome.loss.requires_grad:
         return False
     if type(outcome.numbers) is array:
-        return not _is_recomputed()
+        return not is_recomputed()
     if is_compiling():
         return type(outcome.numbers) is Tensor or buffers.get("threshold") is not None
-    return type(outcome.numbers) is Tensor and not is_recorded() and not _is_recomputed()
+    return type(outcome.numbers) is Tensor and not is_recorded() and not is_recomputed()
 
 
-def _is_recomputed() -> bool:
+def is_recomputed() -> bool:
     """Whether a checkpoint computes again, in the backward pass, what was counted in the forward pass.
 
     Checkpoints that are not reentrant hook into what autograd saves; the first pass of reentrant ones has no gradient.

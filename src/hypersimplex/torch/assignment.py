@@ -8,12 +8,12 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
-from hypersimplex.torch._assignment_rows import solve
+from hypersimplex.torch._assignment_rows import column_sums, solve
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager, widest
-from hypersimplex.torch._projection import TENSORS, as_tensors
+from hypersimplex.torch._boundary import has_batches, is_eager
+from hypersimplex.torch._projection import TENSORS, as_tensor, as_tensors
 from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
-from hypersimplex.torch.backends import Backend, pick, plain
+from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
 
 def soft_assignment(
@@ -55,7 +55,7 @@ def assign(
     """soft_assignment with biases to start from."""
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
-    if type(input) in TENSORS and is_eager():
+    if type(input) in TENSORS and is_eager() and not input.is_meta:
         y, bias = _apply(input, k, capacity, tau, start, ranks)
         return y, bias
     if ranks is not None:
@@ -68,20 +68,13 @@ def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tupl
     k, _ = as_tensors(input, k, 1.0, -1)
     if input.dim() != 2:
         raise _checks.not_a_matrix("input", input.shape)
-    capacity, tau = (_as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
+    capacity, tau = (as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
     if tau.numel() != 1:
         raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
     tau = tau.reshape(())
     if capacity.dim() and capacity.shape not in ((1,), (input.shape[1],)):
         raise _checks.wrong_shape("capacity", (input.shape[1],), capacity.shape)
     return k, capacity, tau
-
-
-def _as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
-    try:
-        return torch.as_tensor(value, dtype=widest(input.device), device=input.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise _checks.not_a_number(name, value) from None
 
 
 class Assignment(torch.autograd.Function):
@@ -112,17 +105,21 @@ class Assignment(torch.autograd.Function):
         v = v.to(inverse.dtype)
         pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
         assert pulled is not None
-        sums = torch.where(torch.isnan(y), 0, pulled).sum(0)
+        sums = column_sums(pulled) if backend is kernel else torch.where(torch.isnan(y), 0, pulled).sum(0)
         if ctx.ranks is not None:
             sums = ctx.ranks.sum(sums)
         shift = inverse @ sums * tau.to(inverse.dtype)
-        to_x, to_k, to_tau = backend.pullback(y, v - shift, tau, 1)
+        moved = v - shift if again else torch.sub(v, shift, out=pulled)
+        to_x, to_k, to_tau = backend.pullback(
+            y, moved, tau, 1, (True, ctx.needs_input_grad[1], ctx.needs_input_grad[3])
+        )
         assert to_x is not None
-        assert to_k is not None
-        assert to_tau is not None
-        to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        if to_k is not None:
+            to_k = to_k.to(k.dtype).sum_to_size(k.shape)
+        if to_tau is not None:
+            to_tau = to_tau.to(tau.dtype).sum()
         to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
-        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau.to(tau.dtype).sum(), None, None
+        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau, None, None
 
 
 _apply: Callable[..., Any] = Assignment.apply

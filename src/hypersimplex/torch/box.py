@@ -1,6 +1,7 @@
 """The box section for PyTorch: gradients to every argument, to any order and under every transform."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from hypersimplex import _checks
 from hypersimplex._box_formula import correction
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import is_eager
+from hypersimplex.torch._boundary import has_batches, is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices
 from hypersimplex.torch.backends import pick
 
@@ -59,12 +60,54 @@ def box_section(
     x = input.movedim(along, -1)
     arguments = (x, numbers[0], *bounds, numbers[1])
     fixed = [t.detach() for t in arguments]
-    eager = is_eager() and type(input) in TENSORS
-    solve: Any = pick(x).box if eager else _operators.box
-    y, mu = solve(*fixed, at_most)
-    if eager and not (torch.is_grad_enabled() and any(t.requires_grad for t in arguments)):
-        return torch.movedim(y, -1, along)
-    return _with_derivatives(y, mu, arguments, at_most).to(input.dtype).movedim(-1, along)
+    if not (is_eager() and type(input) in TENSORS):
+        y, mu = _operators.box(*fixed, at_most)
+        return _with_derivatives(y, mu, arguments, at_most).to(input.dtype).movedim(-1, along)
+    if torch.is_grad_enabled() and any(t.requires_grad for t in arguments):
+        y = cast(Tensor, _Box.apply(at_most, *arguments))  # type: ignore[no-untyped-call]
+    else:
+        y = _solve(fixed, at_most)[0]
+    return y.movedim(-1, along)
+
+
+def _solve(arguments: Sequence[Tensor], at_most: bool) -> tuple[Tensor, Tensor]:
+    x, total, lower, upper, weight, tau = arguments
+    return pick(x).box(x, total, lower, upper, weight, tau, at_most)
+
+
+class _Box(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, at_most: bool, *arguments: Tensor) -> Tensor:
+        y, mu = _solve([t.detach() for t in arguments], at_most)
+        ctx.save_for_backward(y, mu, *arguments)
+        ctx.at_most = at_most
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, ...]:
+        y, mu, *arguments = ctx.saved_tensors
+        needs, again = ctx.needs_input_grad[1:], torch.is_grad_enabled()
+        if needs[0] and not (again or any(needs[1:]) or has_batches(v) or not is_eager()):
+            return None, _to_input(y, mu, v, ctx.at_most, *arguments), *[None] * 5
+        with torch.enable_grad():
+            moved = _with_derivatives(y.detach(), mu, tuple(arguments), ctx.at_most).to(y.dtype)
+        wanted = [t for t, needed in zip(arguments, needs, strict=True) if needed]
+        found = iter(torch.autograd.grad(moved, wanted, v, create_graph=again))
+        return None, *(next(found) if needed else None for needed in needs)
+
+
+def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tensor) -> Tensor:
+    """The gradient to the input alone: (v - w m)/tau on the free entries."""
+    _, _, lower, upper, weight, tau = arguments
+    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
+    y, v, lower, upper, weight, tau = (t.to(wide) for t in (y, v, lower, upper, weight, tau))
+    free = ~((y <= lower) | (y >= upper))
+    own, v = free * weight, torch.where(free, v, 0)
+    m = (own * v).sum(-1, keepdim=True) / (own * own).sum(-1, keepdim=True).clamp(min=torch.finfo(wide).tiny)
+    if at_most:
+        m = torch.where(mu.unsqueeze(-1) == 0, 0, m)
+    inverse = (1 / tau).clamp(max=torch.finfo(wide).max)
+    return ((v - own * m) * (inverse.unsqueeze(-1) if inverse.dim() else inverse)).to(arguments[0].dtype)
 
 
 def _over_entries(name: str, value: Number, input: Tensor, along: int) -> Tensor:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from hypersimplex import _checks
-from hypersimplex.torch._boundary import is_recorded
+from hypersimplex.torch._boundary import is_compiling, is_recorded
 from hypersimplex.torch._ranks import members
+from hypersimplex.torch._tracking import is_recomputed
 from hypersimplex.torch.assignment import assign
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax
 
@@ -18,9 +19,10 @@ class BalancedRouter(nn.Module):
     """Route every token to k experts and keep every expert within its capacity.
 
     The result has one weight per token and expert. The weights of a token sum to k, those of an expert to at most its
-    capacity. In training mode the module solves `soft_assignment` for the tokens of the batch and moves `bias` toward
-    the batch's biases. In `eval()` mode it routes every token by itself, by its scores minus `bias`, so a token's
-    experts do not depend on the other tokens. `state_dict` saves `bias`.
+    capacity. In training mode the module solves `soft_assignment` for the tokens of the batch, starting from the biases
+    so far, and moves `bias` toward the batch's biases; a batch without gradients (`torch.no_grad()`) leaves it as it is.
+    In `eval()` mode it routes every token by itself, by its scores minus `bias`, so a token's experts do not depend on
+    the other tokens. `state_dict` saves `bias`.
 
     Args:
         num_experts: the size of the last dim of the scores.
@@ -56,7 +58,7 @@ class BalancedRouter(nn.Module):
     ) -> None:
         super().__init__()
         _checks.check_numbers(k, tau, num_experts, "experts")
-        if not capacity_factor >= 1:
+        if not _checks.check_number("capacity_factor", capacity_factor) >= 1:
             raise ValueError(f"capacity_factor must be at least 1, got {capacity_factor}")
         if hard and k != int(k):
             raise _checks.not_whole(k)
@@ -73,8 +75,8 @@ class BalancedRouter(nn.Module):
         scores = input.reshape(-1, self.num_experts)
         if self.training and scores.shape[0]:
             y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self.bias.clone(), self.group)
-            if not is_recorded():
-                self._track(bias)
+            if torch.is_grad_enabled() and (is_compiling() or not (is_recorded() or is_recomputed())):
+                self._track(bias, y)
         else:
             bias = self.bias.to(scores.dtype)
             y = soft_binary_argmax(scores - bias, self.k, self.tau)
@@ -96,7 +98,19 @@ class BalancedRouter(nn.Module):
         return self.capacity_factor * tokens * self.k / self.num_experts
 
     @torch.no_grad()
-    def _track(self, bias: Tensor) -> None:
-        self.batches += 1
-        rate = (1 / self.batches).clamp(min=_MOMENTUM)
+    def _track(self, bias: Tensor, y: Tensor) -> None:
+        known = (~y.isnan().all()).to(self.batches.dtype)  # without a token there is nothing to learn
+        self.batches += known
+        rate = (1 / self.batches.clamp(min=1)).clamp(min=_MOMENTUM) * known
         self.bias += rate * (bias.to(self.bias.dtype) - self.bias)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        # Buffers keep their digits when a model is turned to half: an average would stand still without them.
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in self._buffers.items():
+            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
+                old = before[name]
+                assert old is not None
+                self._buffers[name] = old.to(buffer.device)
+        return self

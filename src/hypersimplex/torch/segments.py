@@ -36,7 +36,7 @@ def soft_topk_segments(input: Tensor, k: Number, offsets: Tensor, tau: Number = 
     if offsets.layout is not torch.strided:
         raise _checks.no_values("offsets", kind(offsets))
     k, tau = _over_segments("k", k, input, offsets), _over_segments("tau", tau, input, offsets)
-    if not (is_eager() and type(input) in TENSORS):
+    if not (is_eager() and type(input) in TENSORS) or input.is_meta:
         return _formula(_operators.segments(input.detach(), offsets, k.detach(), tau.detach()), input, offsets, k, tau)
     if torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau)):
         y: Tensor = _Segments.apply(input, offsets, k, tau)  # type: ignore[no-untyped-call]
@@ -69,6 +69,8 @@ class _Segments(torch.autograd.Function):
 
 def _over_segments(name: str, value: Number, input: Tensor, offsets: Tensor) -> Tensor:
     value = as_tensor(name, value, input)
+    if value.shape == (1,):
+        value = value.reshape(())
     if value.dim() and value.shape != (offsets.shape[0] - 1,):
         raise _checks.not_broadcastable(name, (offsets.shape[0] - 1,), value.shape)
     return value

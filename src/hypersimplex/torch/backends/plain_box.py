@@ -61,7 +61,7 @@ def box(
     crowded = certain.any(-1, keepdim=True) & (least + _sum(torch.where(certain, weight * (upper - lower), 0)) > total)
     p = p._replace(x=torch.where(crowded, torch.where(certain, 0, -torch.inf), p.x).to(wide))
     free = _sum(weight * _clip(p.place(torch.zeros_like(total)), lower, upper))
-    slack = free <= total if at_most else torch.zeros_like(crowded)
+    slack = ~crowded & (free <= total) if at_most else torch.zeros_like(crowded)
     rounding = _rounding(total) / 2 * size
     bottom, top = ~slack & (total <= least + rounding), ~slack & (total >= most - rounding)
     mu, y = _solve(p._replace(total=torch.where(slack | bottom | top, free, total)))
