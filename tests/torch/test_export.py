@@ -164,13 +164,3 @@ def test_tensors_of_the_operator_s_module_are_buffers():
     x = normal(3, 5)
     same(fresh(x), soft_binary_argmax(x, 2.0, 0.5))
     assert module.to("meta").k.is_meta
-
-
-@pytest.mark.parametrize(("shape", "dim"), [((5, 8), 0), ((8,), -1), ((2, 3, 4), 1)])
-def test_opcheck(shape, dim):
-    """torch's own checks of a registered operator: schema, fake kernel, autograd, compilation with dynamic shapes."""
-    x = normal(*shape)
-    slices = torch.Size(size for at, size in enumerate(shape) if at != dim % len(shape))
-    k, tau = torch.full(slices, 1.0, dtype=torch.float64), torch.full(slices, 0.5, dtype=torch.float64)
-    torch.library.opcheck(torch.ops.hypersimplex.project.default, (x, k, tau, dim))
-    torch.library.opcheck(torch.ops.hypersimplex.binary.default, (x, k, dim))
