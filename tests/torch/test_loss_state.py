@@ -199,6 +199,20 @@ def test_from_meta_to_memory():
     assert criterion.classes == 4
 
 
+@pytest.mark.parametrize("junk", [0.0, 7.5, float("nan")])
+def test_memory_that_nobody_filled_is_not_taken_for_thresholds(junk):
+    """What to_empty leaves, and what transformers puts in place of buffers that a checkpoint does not hold."""
+    model = trained(num_classes=4)
+    for name, buffer in model.criterion.named_buffers():
+        setattr(model.criterion, name, torch.full_like(buffer, junk))
+    model.eval().train()
+    model.step()
+    again = Model(num_classes=4)
+    again.linear.load_state_dict(model.linear.state_dict())
+    again.step()
+    torch.testing.assert_close(model.criterion.state_dict(), again.criterion.state_dict())
+
+
 class Decision(nn.Module):
     def __init__(self, criterion):
         super().__init__()

@@ -1,5 +1,6 @@
 """What HyperSimplexLoss keeps between calls, as buffers: how they are made, copied, loaded and converted."""
 
+import math
 import warnings
 from copy import deepcopy
 from typing import Any
@@ -15,6 +16,7 @@ from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
 FACTS = ("classes", "multilabel", "folded", "sharpness")
+ROUNDING = 0.01  # of classes, in a checkpoint of half precision
 
 
 class State(nn.Module):
@@ -60,6 +62,8 @@ class State(nn.Module):
     def _read_flags(self) -> tuple[bool, bool]:
         """multilabel and folded. Where a graph is recorded they cannot be read: there they are as they last were."""
         if can_read(self.multilabel):
+            if self.num_classes is not None and not math.isclose(self.classes, self.num_classes, rel_tol=ROUNDING):
+                self.reset_parameters()  # memory that nobody filled, as to_empty leaves it
             self._flags = (bool(self.multilabel > 0.5), bool(self.folded > 0.5))
         return self._flags
 
