@@ -6,6 +6,7 @@ import pytest
 
 from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError
 from tools.mutants.page import summary, survivors
+from tools.scratch import ROOT, arguments
 
 
 def test_there_are_faults_of_every_part():
@@ -13,6 +14,16 @@ def test_there_are_faults_of_every_part():
     assert Counter(mutant.area for mutant in MUTANTS).keys() == AREAS.keys()
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     assert all(mutant.old != mutant.new and mutant.tests for mutant in MUTANTS)
+
+
+def test_the_tests_of_a_fault_are_files():
+    for mutant in MUTANTS:
+        words = iter(arguments(mutant.tests)[8:])
+        for word in words:
+            if word.startswith("-"):
+                next(words)  # its value
+            else:
+                assert (ROOT / word).exists(), f"{word}, of {mutant.tests}"
 
 
 @pytest.mark.parametrize("text", ["", "a < b and a < b", "a  < b"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -65,8 +66,7 @@ class Scratch:
         The limit is of processor time, because a busy machine is no fault; ten times that for what waits forever.
         """
         self.build()
-        pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
-        command = [str(self.python(area)), *([] if tests.startswith("-m ") else pytest), *tests.split()]
+        command = [str(self.python(area)), *arguments(tests)]
         log, limit = self.folder / "log.txt", int(seconds)
         with log.open("w") as out:
             process = subprocess.Popen(
@@ -95,6 +95,11 @@ class Scratch:
             return "does not compile", str(error)[-300:]
         finally:
             path.write_text(before)  # the next build sees a younger file
+
+
+def arguments(tests: str) -> list[str]:
+    pytest = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    return [*([] if tests.startswith("-m ") else pytest), *shlex.split(tests)]
 
 
 def _synchronise(source: Path, target: Path) -> None:

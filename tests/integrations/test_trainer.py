@@ -57,3 +57,22 @@ def test_training_evaluation_and_a_checkpoint(tmp_path):
     resumed = build()
     trainer_of(resumed, tmp_path, 3, []).train(resume_from_checkpoint=str(folder))
     assert resumed.criterion.samples == 192, "128 from the checkpoint and an epoch more"
+
+
+class Classifier(transformers.BertForSequenceClassification):
+    def __init__(self, config):
+        super().__init__(config)
+        self.criterion = HyperSimplexLoss(num_classes=config.num_labels)
+
+
+def test_from_pretrained_of_a_checkpoint_without_and_with_thresholds(tmp_path):
+    config = build().config
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "base")
+    model = Classifier.from_pretrained(tmp_path / "base")
+    expected = HyperSimplexLoss(num_classes=3).state_dict()
+    torch.testing.assert_close(dict(model.criterion.state_dict()), dict(expected))
+    model.train().criterion(torch.eye(3).repeat(4, 1).requires_grad_(), torch.arange(3).repeat(4))
+    model.save_pretrained(tmp_path / "trained")
+    loaded = Classifier.from_pretrained(tmp_path / "trained")
+    assert loaded.criterion.samples == 12
+    torch.testing.assert_close(dict(loaded.criterion.state_dict()), dict(model.criterion.state_dict()))

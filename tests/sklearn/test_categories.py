@@ -83,6 +83,9 @@ def test_categorical_feature_names_columns(make):
     for wrong in ("town", 3):
         with pytest.raises(ValueError, match=f"categorical_feature must be 'auto' or columns of X, got {wrong!r}"):
             make().fit(codes, y, categorical_feature=[wrong])
+    letters = codes.set_axis(["c", "b", "a"], axis=1)
+    with pytest.raises(ValueError, match="categorical_feature must be 'auto' or columns of X, got 'ab'"):
+        make().fit(letters, y, categorical_feature="ab")
 
 
 @BOTH

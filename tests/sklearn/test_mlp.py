@@ -130,3 +130,25 @@ def test_class_weights_are_row_weights():
     rare = np.flatnonzero((y != 0) | (np.arange(300) % 8 == 0))
     balanced, plain = (mlp(class_weight=w).fit(x[rare], y[rare]) for w in ("balanced", None))
     assert (balanced.predict(x) == 0).sum() > (plain.predict(x) == 0).sum()
+
+
+def test_a_temperature_for_every_class_beside_weights():
+    x, y = data(200, 3)
+    settings = {"tau": [1.0, 2.0, 3.0], "max_iter": 3}
+    without, twice = mlp(**settings).fit(x, y), mlp(**settings).fit(x, y, sample_weight=np.full(len(y), 2.0))
+    np.testing.assert_allclose(twice.decision_function(x), without.decision_function(x), atol=1e-6)
+
+
+def test_warm_start_takes_what_was_set_since():
+    x, y = data(200, 3)
+    model = mlp(warm_start=True, max_iter=2).fit(x, y)
+    before = model.decision_function(x)
+    model.set_params(learning_rate=0.0, alpha=0.0).fit(x, y)
+    np.testing.assert_array_equal(model.decision_function(x), before)
+    model.partial_fit(x, y)
+    np.testing.assert_allclose(model.decision_function(x), before)
+    for change in ({"hidden_layer_sizes": (7,)}, {"activation": "tanh"}):
+        (name,) = change
+        other = mlp(warm_start=True, max_iter=2).fit(x, y).set_params(**change)
+        with pytest.raises(ValueError, match=f"{name} must be .*, as in the training that goes on, got "):
+            other.fit(x, y)

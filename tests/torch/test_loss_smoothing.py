@@ -1,5 +1,6 @@
 """label_smoothing: the loss with targets of which a share is spread over the classes."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -65,13 +66,30 @@ def test_the_module_tracks_and_calibrates_the_same_thresholds():
     assert "label_smoothing=0.2" in repr(smoothed)
 
 
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), True, "0.1"])
+@pytest.mark.parametrize("value", [np.float32(0.25), np.float16(0.25), torch.tensor(0.25), 1])
+def test_smoothing_by_any_number(value):
+    logits, target = normal(6, 3), labels_of(6, classes=3)
+    expected = hypersimplex_loss(logits, target, label_smoothing=float(value))
+    same(hypersimplex_loss(logits, target, label_smoothing=value), expected)
+    criterion = HyperSimplexLoss(label_smoothing=value)
+    same(criterion(logits, target), expected)
+    assert type(criterion.label_smoothing) is float
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), np.float32(2), torch.tensor(2)])
 def test_bad_smoothing(value):
     with pytest.raises(ValueError, match=f"label_smoothing must be between 0 and 1, got {value}"):
         HyperSimplexLoss(label_smoothing=value)
-    if value is not True:
-        with pytest.raises(ValueError, match="label_smoothing must be between 0 and 1"):
-            hypersimplex_loss(normal(3, 2), labels_of(3, classes=2), label_smoothing=value)
+    with pytest.raises(ValueError, match="label_smoothing must be between 0 and 1"):
+        hypersimplex_loss(normal(3, 2), labels_of(3, classes=2), label_smoothing=value)
+
+
+@pytest.mark.parametrize("value", [True, "0.1", None, torch.ones(2), torch.tensor(True)])
+def test_smoothing_is_a_number(value):
+    with pytest.raises(TypeError, match="label_smoothing must be a number, got "):
+        HyperSimplexLoss(label_smoothing=value)
+    with pytest.raises(TypeError, match="label_smoothing must be a number, got "):
+        hypersimplex_loss(normal(3, 2), labels_of(3, classes=2), label_smoothing=value)
 
 
 def test_wrong_labels_are_named():

@@ -56,6 +56,34 @@ def test_num_classes_and_the_first_batch_make_the_same_thresholds():
         given.criterion(normal(6, 5, dtype=torch.float32).requires_grad_(), labels_of(6, classes=5))
 
 
+@pytest.mark.parametrize("given", [{}, {"num_classes": 4}])
+def test_another_number_of_classes_is_refused_in_validation_too(given):
+    criterion, (logits, target) = trained(**given).criterion, (normal(6, 5), labels_of(6, classes=5))
+    with pytest.raises(ValueError, match=r"logits must have 4 classes, as .*, got 5"), torch.no_grad():
+        criterion(logits, target)
+    with pytest.raises(ValueError, match=r"logits must have 4 classes, as .*, got 5"):
+        criterion.eval()(logits, target)
+
+
+@pytest.mark.parametrize("given", [{}, {"num_classes": 4}])
+def test_a_loss_constructed_in_inference_mode_is_trained_and_calibrated(given):
+    with torch.inference_mode():
+        criterion = HyperSimplexLoss(**given)
+    linear, x, target = nn.Linear(3, 4), normal(40, 3, dtype=torch.float32), labels_of(40, classes=4)
+    criterion(linear(x), target).backward()
+    criterion.calibrate([(linear(x), target)]).fold_into_(linear)
+    criterion.reset_parameters()
+
+
+def test_decisions_want_tensors():
+    criterion = trained(num_classes=4).criterion
+    for method in (criterion.predict, criterion.scores):
+        with pytest.raises(TypeError, match="logits must be a tensor, got ndarray"):
+            method(np.zeros((3, 4), dtype=np.float32))
+    with pytest.raises(TypeError, match="logits must be a tensor, got list"):
+        criterion.predict([[0.0] * 4])
+
+
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
@@ -169,6 +197,20 @@ def test_from_meta_to_memory():
     criterion.reset_parameters()
     assert not criterion.threshold.any()
     assert criterion.classes == 4
+
+
+@pytest.mark.parametrize("junk", [0.0, 7.5, float("nan")])
+def test_memory_that_nobody_filled_is_not_taken_for_thresholds(junk):
+    """What to_empty leaves, and what transformers puts in place of buffers that a checkpoint does not hold."""
+    model = trained(num_classes=4)
+    for name, buffer in model.criterion.named_buffers():
+        setattr(model.criterion, name, torch.full_like(buffer, junk))
+    model.eval().train()
+    model.step()
+    again = Model(num_classes=4)
+    again.linear.load_state_dict(model.linear.state_dict())
+    again.step()
+    torch.testing.assert_close(model.criterion.state_dict(), again.criterion.state_dict())
 
 
 class Decision(nn.Module):

@@ -176,3 +176,29 @@ def test_module_under_func_freezes_or_is_given_its_buffers():
     same_pair((value.detach(), grad), expected)
     assert torch.equal(criterion.threshold, before["threshold"])
     assert after["seen"].tolist() == [40.0] * 5  # samples of two batches
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_buffers_that_a_transform_is_given_move(dense):
+    """As those of BatchNorm: by torch.func.grad, and each of an ensemble by its own batch."""
+    target = (normal(2, 20, 5, seed=4) > 0).double() if dense else labels_of(2, 20, classes=5)
+    criterion, logits = HyperSimplexLoss(num_classes=5).double(), normal(2, 20, 5)
+    buffers = dict(criterion.named_buffers())
+
+    def loss(logits, buffers, target):
+        value = func.functional_call(criterion, buffers, (logits, target))
+        return value, buffers
+
+    alone = []
+    for x, y in zip(logits, target, strict=True):
+        module = HyperSimplexLoss(num_classes=5).double()
+        module(x.clone().requires_grad_(), y)
+        alone.append(dict(module.named_buffers()))
+        given = {name: b.clone() for name, b in buffers.items()}
+        torch.testing.assert_close(func.grad(loss, has_aux=True)(x, given, y)[1], alone[-1])
+    stacked = {name: torch.stack([b, b]) for name, b in buffers.items()}
+    together = {name: torch.stack([each[name] for each in alone]) for name in buffers}
+    torch.testing.assert_close(func.vmap(func.grad(loss, has_aux=True))(logits, stacked, target)[1], together)
+    # Buffers that all of the ensemble share cannot move with each of it.
+    func.vmap(func.grad(loss, has_aux=True), (0, None, 0), (0, None))(logits, buffers, target)
+    assert not buffers["samples"].any()

@@ -94,6 +94,32 @@ def test_the_registered_operators_keep_their_promises(x, dim):
     torch.library.opcheck(ops.binary, (x, k, dim))
 
 
+def numbers(value, *shape):
+    return torch.full(shape, value, dtype=torch.float64)
+
+
+BOX = [numbers(value) for value in (1.0, 0.0, 1.0, 1.0, 0.5)]
+OTHERS = [
+    ("box", (X, *BOX, False)),
+    ("box", (X.mT.float(), numbers(2.0, 4, 5), 0 * X.mT, numbers(1.0, 6), 1 + X.mT.abs(), numbers(0.5, 4, 5), True)),
+    ("box", (X[:0].bfloat16(), *BOX, False)),
+    ("segments", (X[0, 0], torch.tensor([0, 3, 3, 5]), numbers(0.0, 3), numbers(0.5))),
+    ("segments", (X[:, 0, 0].half(), torch.tensor([0, 1, 4]), numbers(1.0), numbers(0.5, 2))),
+    ("assign", (X[0], numbers(1.0), numbers(2.0, 5), numbers(0.5))),
+    ("assign", (X[0].T.bfloat16(), numbers(1.0, 5), numbers(1.0, 6), numbers(0.5))),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), OTHERS)
+def test_the_other_operators_keep_their_promises(name, arguments):
+    torch.library.opcheck(getattr(torch.ops.hypersimplex, name), arguments)
+
+
+def test_no_operator_is_left_out():
+    found = {name.partition("::")[2] for name in torch._C._dispatch_get_all_op_names() if "hypersimplex::" in name}
+    assert found == {"project", "binary"} | {name for name, _ in OTHERS}
+
+
 def test_the_module_is_the_function():
     x, k, tau = normal(4, 9), torch.tensor(2.5), torch.tensor(0.7)
     same(SoftBinaryArgmax(2.5)(x), soft_binary_argmax(x, 2.5))

@@ -35,8 +35,8 @@ class Categories:
         if isinstance(given, str) and given == "auto":
             return self.unordered
         places: dict[Any, int] = {**{i: i for i in range(features)}, **{name: i for i, name in enumerate(names)}}
-        for column in given:
-            if column not in places:
+        for column in [given] if isinstance(given, str) else given:
+            if isinstance(given, str) or column not in places:
                 raise ValueError(f"categorical_feature must be 'auto' or columns of X, got {column!r}")
         return sorted({places[column] for column in given})
 

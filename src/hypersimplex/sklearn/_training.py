@@ -36,7 +36,8 @@ class Training:
         self.options = options
         self.dtype = torch.float64 if dtype == np.float64 else torch.float32
         self.random = torch.Generator().manual_seed(seed)
-        widths = [features, *_widths(options.hidden_layer_sizes), columns]
+        self.hidden, self.activation = _widths(options.hidden_layer_sizes), options.activation
+        widths = [features, *self.hidden, columns]
         layers: list[nn.Module] = []
         with torch.random.fork_rng(devices=[]):  # leave the caller's random numbers alone
             torch.manual_seed(seed)
@@ -50,6 +51,17 @@ class Training:
         self.held_losses: list[float] = []
         self.average = np.zeros(columns)  # of the thresholds
         self.seen = np.zeros(columns)  # how many rows it is made of
+
+    def go_on(self) -> "Training":
+        """With the settings of now, except those that the network was made by."""
+        now = self.options
+        pairs = {"hidden_layer_sizes": (self.hidden, _widths(now.hidden_layer_sizes))}
+        for name, (was, given) in (pairs | {"activation": (self.activation, now.activation)}).items():
+            if was != given:
+                raise ValueError(f"{name} must be {was!r}, as in the training that goes on, got {given!r}")
+        for group in self.optimiser.param_groups:
+            group.update(lr=now.learning_rate, weight_decay=now.alpha)
+        return self
 
     def run(self, x: Any, y: Array, weights: Any, held: tuple[Any, Array, Any] | None) -> None:
         """Epochs until the loss stops improving."""

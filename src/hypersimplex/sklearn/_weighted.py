@@ -29,6 +29,7 @@ def weighted_loss(logits: Tensor, target: Tensor, weights: Tensor, tau: Any, pri
     """
     labels, shown, given = (part.detach().cpu().numpy() for part in (target, logits, weights))
     mu = torch.as_tensor(thresholds(labels, shown, given, tau, prior), dtype=logits.dtype, device=logits.device)
+    tau = torch.as_tensor(tau, dtype=logits.dtype, device=logits.device)
     scaled = (logits.detach() - mu) / tau
     active = ((scaled > 0) & (scaled < 1)) * weights[:, None]
     share = active / active.sum(0).clamp(min=torch.finfo(logits.dtype).tiny)

@@ -55,6 +55,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
     ['low', 'high']
     """
 
+    _training: Training  # after the first call of fit or partial_fit
+
     def __init__(
         self,
         hidden_layer_sizes: Sequence[int] | int = (100,),
@@ -115,8 +117,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
             _check_partial_fit_first_call(self, classes)
         weights = self._weights(x, y, sample_weight)
         y = self._indices(y, "of the first call")
-        if first:
-            self._training = self._start(x)
+        self._training = self._start(x) if first else self._training.go_on()
         self.__dict__.pop("calibrator_", None)  # it knew another network
         self._training.epoch(x, y, weights)
         self.threshold_, self.tau_ = self._training.follow(x, y, weights), self.tau
@@ -127,8 +128,8 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         held = None
         if self.early_stopping:
             (x, y, weights), held = self._hold_out(x, y, weights)
-        if not (self.warm_start and hasattr(self, "_training")):
-            self._training = self._start(x)
+        again = self.warm_start and hasattr(self, "_training")
+        self._training = self._training.go_on() if again else self._start(x)
         self._training.run(x, y, weights, held)
         self.threshold_, self.tau_ = self._training.settle(x, y, weights), self.tau
         self._note()

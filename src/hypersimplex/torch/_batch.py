@@ -3,6 +3,7 @@
 import math
 import operator
 from array import array
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,9 +151,17 @@ def check(input: object, target: object, settings: Settings) -> None:
         )
 
 
-def check_smoothing(value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, float | int) or not 0 <= value <= 1:
+def check_smoothing(value: float) -> None:
+    if not 0 <= value <= 1:
         raise _checks.bad_smoothing(value)
+
+
+def smoothing(value: Any) -> float:
+    """The share as a float; it may come as a number of NumPy's or as a 0-d tensor."""
+    of_torch = isinstance(value, Tensor) and not value.dim() and value.dtype is not torch.bool
+    if isinstance(value, bool) or not (of_torch or isinstance(value, Real)):
+        raise TypeError(f"label_smoothing must be a number, got {value!r}")
+    return float(value)
 
 
 def check_types(input: object, target: object, settings: Settings) -> None:

@@ -38,6 +38,21 @@ def is_recorded() -> bool:
     return not is_compiling() and (_is_traced() or _in_functorch())
 
 
+def may_write(buffer: Tensor | None, value: Tensor) -> bool:
+    """Whether value may go into the buffer: of torch.func's, into one that all transforms of value know."""
+    if _is_traced():
+        return False
+    return not _in_functorch() or (buffer is not None and _levels(value) <= _levels(buffer))
+
+
+def _levels(value: Tensor) -> set[int]:
+    found = set()
+    while torch._C._functorch.is_functorch_wrapped_tensor(value):
+        found.add(torch._C._functorch.maybe_get_level(value))
+        value = torch._C._functorch.get_unwrapped(value)
+    return found
+
+
 def _is_recorded_early() -> bool:
     """Whether make_fx(pre_dispatch=True) is at work; it comes with a function mode."""
     return bool(torch._ops._len_torch_dispatch_stack_pre_dispatch())

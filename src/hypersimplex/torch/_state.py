@@ -1,5 +1,6 @@
 """What HyperSimplexLoss keeps between calls, as buffers: how they are made, copied, loaded and converted."""
 
+import math
 import warnings
 from copy import deepcopy
 from typing import Any
@@ -15,6 +16,7 @@ from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
 FACTS = ("classes", "multilabel", "folded", "sharpness")
+ROUNDING = 0.01  # of classes, in a checkpoint of half precision
 
 
 class State(nn.Module):
@@ -31,7 +33,8 @@ class State(nn.Module):
         super().__init__()
         self.num_classes = num_classes if num_classes is None else _check_classes(num_classes)
         for name in FACTS:  # floating point: averages of models multiply buffers by 0.999
-            self.register_buffer(name, torch.zeros(()))
+            with torch.inference_mode(False):
+                self.register_buffer(name, torch.zeros(()))
         for name in _tracking.NAMES:
             self.register_buffer(name, None)
         self._flags = (False, False)
@@ -59,6 +62,8 @@ class State(nn.Module):
     def _read_flags(self) -> tuple[bool, bool]:
         """multilabel and folded. Where a graph is recorded they cannot be read: there they are as they last were."""
         if can_read(self.multilabel):
+            if self.num_classes is not None and not math.isclose(self.classes, self.num_classes, rel_tol=ROUNDING):
+                self.reset_parameters()  # memory that nobody filled, as to_empty leaves it
             self._flags = (bool(self.multilabel > 0.5), bool(self.folded > 0.5))
         return self._flags
 
@@ -78,16 +83,21 @@ class State(nn.Module):
         buffers = self._buffers
         if not buffers.keys() >= _tracking.NAMES_SET:
             raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
-        threshold = buffers["threshold"]
-        if threshold is None:
+        if buffers["threshold"] is None:
             self._refuse_if_lost()
             self._make(classes, torch.float64 if loss.dtype is torch.float64 else torch.float32, loss.device)
-        elif threshold.dim() != 1:
+        self._check_classes(classes)
+        return buffers
+
+    def _check_classes(self, classes: int) -> None:
+        threshold = self._buffers.get("threshold")
+        if threshold is None:
+            return
+        if threshold.dim() != 1:
             raise _checks.wrong_shape("threshold", (classes,), threshold.shape)
-        elif threshold.shape[0] != classes:
+        if threshold.shape[0] != classes:
             rule = "as before" if self.num_classes is None else "as num_classes says"
             raise ValueError(f"logits must have {threshold.shape[0]} classes, {rule}, got {classes}")
-        return buffers
 
     def _known_threshold(self, logits: Tensor) -> Tensor:
         """Zeros before the first batch: validation may come before training."""

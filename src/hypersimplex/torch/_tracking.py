@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Outcome
-from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
+from hypersimplex.torch._boundary import FLOATS, is_compiling, may_write
 
 NAMES = ("threshold", "seen", "share", "samples")
 NAMES_SET = frozenset(NAMES)
@@ -29,8 +29,8 @@ def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[
 def can_track(outcome: Outcome, buffers: dict[str, Any]) -> bool:
     """A batch is counted if its loss can be differentiated, and once.
 
-    Validation without gradients is not, nor is what a transform computes with: buffers hold numbers. Where a graph is
-    recorded to be run later it may hold the step, if there are buffers that it can move.
+    Validation without gradients is not, nor is a batch under torch.func, unless that is given the buffers too. Where a
+    graph is recorded to be run later it may hold the step, if there are buffers that it can move.
     """
     if not outcome.loss.requires_grad:
         return False
@@ -38,7 +38,10 @@ def can_track(outcome: Outcome, buffers: dict[str, Any]) -> bool:
         return not is_recomputed()
     if is_compiling():
         return type(outcome.numbers) is Tensor or buffers.get("threshold") is not None
-    return type(outcome.numbers) is Tensor and not is_recorded() and not is_recomputed()
+    numbers = outcome.numbers
+    if type(numbers) is not Tensor or is_recomputed():
+        return False
+    return all(may_write(buffers.get(name), numbers) for name in (*NAMES, "multilabel"))
 
 
 def is_recomputed() -> bool:

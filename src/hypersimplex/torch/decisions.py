@@ -5,6 +5,13 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 
+def wide(logits: Tensor) -> Tensor:
+    """Logits in a dtype to decide in: rounded to half, different scores may be equal."""
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor, got {type(logits).__name__}")
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+
+
 def over_classes(values: Tensor, logits: Tensor) -> Tensor:
     """One number for each class, shaped to meet logits (N, C, ...), (N,) or (C,)."""
     classes = values.shape[0]
@@ -21,9 +28,9 @@ def over_classes(values: Tensor, logits: Tensor) -> Tensor:
 
 def scores(logits: Tensor, threshold: Tensor, tau: Tensor) -> Tensor:
     """(logit - mu)/tau: what the projection would give before it is clipped."""
-    wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    mu, each = (over_classes(v.to(wide.dtype), logits) for v in (threshold, tau))
-    return ((wide - mu) / each).to(logits.dtype)
+    x = wide(logits)
+    mu, each = (over_classes(v.to(x.dtype), logits) for v in (threshold, tau))
+    return ((x - mu) / each).to(logits.dtype)
 
 
 def decide(values: Tensor, independent: bool) -> Tensor:

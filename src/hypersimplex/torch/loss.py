@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from hypersimplex.torch import _own_loss, _special
-from hypersimplex.torch._batch import Number, Outcome, Settings, whole
+from hypersimplex.torch._batch import Number, Outcome, Settings, smoothing, whole
 from hypersimplex.torch._projection import TENSORS
 
 
@@ -47,6 +47,8 @@ def hypersimplex_loss(
     """
     if type(ignore_index) is not int:
         ignore_index = whole("ignore_index", ignore_index)
+    if type(label_smoothing) is not float:
+        label_smoothing = smoothing(label_smoothing)
     settings = Settings(weight, ignore_index, reduction, k, prior, tau, label_smoothing)
     return compute(input, target, settings, group).loss
 

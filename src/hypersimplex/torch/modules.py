@@ -18,6 +18,7 @@ from hypersimplex.torch._batch import (
     check_reduction,
     check_smoothing,
     per_class,
+    smoothing,
     whole,
 )
 from hypersimplex.torch._state import State, can_read, check_per_class, store
@@ -99,9 +100,9 @@ class HyperSimplexLoss(State):
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
         check_reduction(reduction)
         check_plain_numbers(k, prior, tau)
-        check_smoothing(label_smoothing)
+        self.label_smoothing = smoothing(label_smoothing)
+        check_smoothing(self.label_smoothing)
         check_per_class(num_classes, weight=weight, k=k, prior=prior, tau=tau)
-        self.label_smoothing = label_smoothing
         self.ignore_index = whole("ignore_index", ignore_index)
         self.reduction = reduction
         self.momentum = momentum
@@ -117,6 +118,7 @@ class HyperSimplexLoss(State):
         if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
             input, target, one = *self._one_sample(input, target), True
         outcome = compute(input, target, settings, self.group)
+        self._check_classes(outcome.classes)
         if self.training and _tracking.can_track(outcome, self._buffers):
             self._refuse_if_folded()
             buffers = self._buffers_for(outcome.classes, outcome.loss)
@@ -143,9 +145,7 @@ class HyperSimplexLoss(State):
 
         Before the first batch all thresholds are 0, and a warning says so once. After folding this is plain argmax.
         """
-        # Decided in full precision: rounded to half, different scores may be equal.
-        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-        return decisions.decide(self._scores(wide), self._independent(logits))
+        return decisions.decide(self._scores(decisions.wide(logits)), self._independent(logits))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probability of every class. For a binary or multi-label problem: of every positive decision.
@@ -155,7 +155,7 @@ class HyperSimplexLoss(State):
         """
         if can_read(self.sharpness) and not self.sharpness > 0:
             raise RuntimeError("probabilities are not known yet: calibrate with pairs (logits, target)")
-        wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        wide = decisions.wide(logits)
         sharpness = self.sharpness.to(wide)
         return _calibration.probabilities(self._scores(wide), sharpness, self._independent(logits)).to(logits.dtype)
 

@@ -32,13 +32,7 @@ def _project(x: Any, k: Any, tau: Any, dim: int) -> Any:
     wide, k, tau = op.Cast(x, to=_DOUBLE), _over(k, dim), _over(tau, dim)
     zero, one, infinite = (op.Constant(value_float=value) for value in (0.0, 1.0, float("inf")))
     zero, one, infinite = (op.Cast(value, to=_DOUBLE) for value in (zero, one, infinite))
-    # In place of infinities: so far above or below that the finite entries change after or before them.
-    finite = op.Not(op.Or(op.IsInf(wide), op.IsNaN(wide)))
-    some = op.ReduceMax(op.Cast(finite, to=_INT), axis, keepdims=1) > op.Constant(value_int=0)
-    low = op.Where(some, op.ReduceMin(op.Where(finite, wide, infinite), axis, keepdims=1), zero)
-    high = op.Where(some, op.ReduceMax(op.Where(finite, wide, op.Neg(infinite)), axis, keepdims=1), zero)
-    ends = op.Where(wide > zero, high + tau + tau, low - tau - tau)
-    near = op.Where(finite, wide, ends)
+    near = _near(op, wide, tau, dim, zero)
 
     def share(mu: Any) -> Any:
         y = op.Min(op.Max((near - mu) / tau, zero), one)
@@ -57,11 +51,26 @@ def _project(x: Any, k: Any, tau: Any, dim: int) -> Any:
     ones_end = op.ReduceMin(op.Where(op.Equal(y, one), wide, infinite), axis, keepdims=1) - tau
     middle = (zeros_end + ones_end) / (one + one)
     middle = op.Where(op.IsInf(zeros_end), ones_end, op.Where(op.IsInf(ones_end), zeros_end, middle))
-    shared = op.ReduceMax(op.Where(active, wide, op.Neg(infinite)), axis, keepdims=1)
-    mu = op.Where(count > zero, op.Where(op.Equal(shared, infinite), infinite, mu), middle)
+    top, top_near = (op.ReduceMax(op.Where(active, each, op.Neg(infinite)), axis, keepdims=1) for each in (wide, near))
+    mu = op.Where(count > zero, top + (mu - top_near), middle)
     broken = _broken(op, wide, axis)
     nan = op.Cast(op.Constant(value_float=float("nan")), to=_DOUBLE)
     return op.CastLike(op.Where(broken, nan, y), x), op.Squeeze(op.Where(broken, nan, mu), axis)
+
+
+def _near(op: Any, x: Any, tau: Any, dim: int, zero: Any) -> Any:
+    """x from its largest entry down, gaps beyond 2 tau shortened: beside what lies far off, tau would be rounded away.
+
+    No two entries are active across such a gap, so y is the same; and infinities become finite.
+    """
+    values, at = op.TopK(x, op.Gather(op.Shape(x), op.Constant(value_ints=[dim])), axis=dim, largest=1, sorted=1)
+    first, second, last, end = (op.Constant(value_ints=[i]) for i in (0, 1, -1, 2**31))
+    axes = op.Constant(value_ints=[dim])
+    upper, lower = op.Slice(values, first, last, axes), op.Slice(values, second, end, axes)
+    gaps = op.Where(op.Equal(upper, lower), zero, op.Min(upper - lower, tau + tau))
+    begin = op.Expand(zero, op.Shape(op.Slice(values, first, second, axes)))
+    down = op.Neg(op.CumSum(op.Concat(begin, gaps, axis=dim), op.Constant(value_int=dim)))
+    return op.ScatterElements(down, at, down, axis=dim)
 
 
 def _piece(op: Any, x: Any, k: Any, tau: Any, dim: int, zero: Any) -> Any:
