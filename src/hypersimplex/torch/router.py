@@ -20,7 +20,7 @@ class BalancedRouter(nn.Module):
 
     The result has one weight per token and expert. The weights of a token sum to k, those of an expert to at most its
     capacity. In training mode the module solves `soft_assignment` for the tokens of the batch, starting from the biases
-    so far, and moves `bias` toward the batch's biases; a batch without gradients (`torch.no_grad()`) leaves it as it is.
+    so far, and moves `bias` toward the batch's biases. A batch without gradients (`torch.no_grad()`) leaves it alone.
     In `eval()` mode it routes every token by itself, by its scores minus `bias`, so a token's experts do not depend on
     the other tokens. `state_dict` saves `bias`.
 
