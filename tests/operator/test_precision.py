@@ -188,6 +188,14 @@ def test_float64_is_not_computed_in_float32(fe, dtype, n):
     np.testing.assert_allclose(y.sum(axis=1), n / 3, rtol=1e-14)
 
 
+def test_numpys_long_doubles_are_computed_in_float64():
+    """By NumPy, the only front end that has them; float64 itself where the platform has no longer ones."""
+    x = np.random.default_rng(0).normal(size=100)
+    y = NUMPY.soft_binary_argmax(x.astype(np.longdouble), 30.5)
+    assert y.dtype == np.longdouble
+    np.testing.assert_array_equal(y.astype(np.float64), NUMPY.soft_binary_argmax(x, 30.5))
+
+
 @pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16])
 def test_half_gradients_are_summed_in_float32(dtype):
     """The mean over 65,536 active entries: a half-precision sum would stop at 2,048 or at 256."""
