@@ -46,7 +46,18 @@ def table(path):
 
 
 def command(study, path, extra):
-    words = [sys.executable, *"-m hypersimplex.cli study run --quiet --threads 1 --store".split(), str(path)]
+    words = [
+        sys.executable,
+        "-m",
+        "hypersimplex.cli",
+        "study",
+        "run",
+        "--quiet",
+        "--threads",
+        "1",
+        "--store",
+        str(path),
+    ]
     for option, values in (("dataset", study.dataset), ("loss", study.loss), ("seed", study.seed)):
         words += [word for value in values for word in (f"--{option}", str(value))]
     words += ["--epochs", str(study.epochs), "--width", str(study.width), "--network", study.network]

@@ -72,6 +72,17 @@ def test_levels_are_reached_by_every_run_of_the_pair_and_not_at_once():
     assert levels([pair[0], {0: Curve((1,), (1,), (0.9,))}]) == []
 
 
+def test_no_level_is_above_what_the_pair_ends_with():
+    """A test score that a run only passes on the way, and that nobody gets, is not what it reaches."""
+    passing = (0.2, 0.93, 0.96, 0.8, 0.7)
+    runs = [made(loss, s, passing) for loss in ("cross-entropy", "hypersimplex") for s in range(3)]
+    # without the validation's choice of an epoch the last one counts
+    runs = [replace(r, epochs=tuple(replace(e, val_accuracy=None) for e in r.epochs)) for r in runs]
+    rows, reached, _ = compared(runs)
+    assert {round(c.summary.mean, 2) for c in rows} == {0.71}
+    assert {r.level for r in reached} == {0.6, 0.65, 0.7}
+
+
 def test_the_sentence_a_practitioner_wants():
     runs = [made("cross-entropy", s, [v + s / 1000 for v in SLOW]) for s in range(4)]
     runs += [made("hypersimplex", s, [v + s / 1000 for v in FAST]) for s in range(4)]
@@ -101,8 +112,8 @@ def test_one_seed_has_a_ratio_without_an_interval():
 
 
 def warnings(runs):
-    found = results(runs)
-    return caveats(runs, found, cells(found))
+    rows, reached, _ = compared(runs)
+    return caveats(runs, results(runs), rows, reached)
 
 
 RATES = (0.001, 0.003, 0.01, 0.03)
@@ -147,3 +158,29 @@ def test_a_model_that_decides_one_class_is_warned_of(share, warned):
     runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, share=share)]
     expected = "digits: mse at batch size 100 decides one class for 95 % of the test samples in 1 of 2 runs: it has "
     assert warnings(runs) == ([f"{expected}learned little beside the majority class."] if warned else [])
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.003])
+def test_a_ratio_of_steps_at_two_rates_is_warned_of(lr):
+    chosen = {"cross-entropy": 0.003, "hypersimplex": lr}
+    runs = [
+        made(loss, 7, [0.5 + (rate == best) / 10] * len(SLOW), lr=rate, tuning=True)
+        for loss, best in chosen.items()
+        for rate in RATES
+    ]
+    runs += [made(loss, s, SLOW, lr=chosen[loss]) for loss in chosen for s in range(3)]
+    expected = (
+        "digits: steps are compared at the learning rate of each loss, hypersimplex 0.01 and cross-entropy 0.003 at "
+        "batch size 100; a part of the ratio may be the rate's."
+    )
+    assert warnings(runs) == ([expected] if lr == 0.01 else [])
+
+
+def test_what_is_not_finished_is_said():
+    runs = [made(loss, s, SLOW) for loss in ("cross-entropy", "hypersimplex") for s in range(3)]
+    assert not any("finished" in w for w in warnings(runs))
+    left = [replace(r, state="pending", epochs=()) for r in runs[2:3]]
+    other = [made(loss, 0, SLOW, batch=50, tuning=True) for loss in ("cross-entropy", "hypersimplex")]
+    assert warnings([*runs[:2], *runs[3:], *left, *other])[0] == (
+        "Not finished: 1 of 8 runs. Nothing is compared yet on digits at batch size 50."
+    )

@@ -163,6 +163,6 @@ def import_(
     with explained():
         table = exchange.read_file(file)
         with Store(store) as opened:
-            taken, kept = exchange.import_rows(opened, table)
+            taken, kept, left = exchange.import_rows(opened, table)
     if not quiet:
-        typer.echo(f"{store}: {taken} runs taken over, {kept} left as they were", err=True)
+        typer.echo(f"{store}: {taken} runs taken over, {kept} finished here before, {left} still to do", err=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hypersimplex.study.config import TREES, VARIANTS, RunConfig, one_of, primary
-from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
+from hypersimplex.study.engines import Engine, OnEpoch
 from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.setup import check
 from hypersimplex.study.stats import choose_settings
 from hypersimplex.study.store import Store
