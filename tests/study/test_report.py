@@ -244,7 +244,7 @@ def test_every_format_has_the_same_numbers(filled):
     base = next(r for r in rows if r["loss"] == "cross-entropy" and r["dataset"] == "fashion-mnist")
     assert (base["batch_size"], base["published"]) == (128, 0.9456)
     assert "Diverged: fashion-mnist · hinge" in markdown
-    assert "- Not finished: 1 of 74 runs." in markdown
+    assert "- Not finished: 1 of 74 runs; " in markdown
     assert "over the seeds that both losses have" in markdown
 
 

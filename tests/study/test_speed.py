@@ -182,5 +182,6 @@ def test_what_is_not_finished_is_said():
     left = [replace(r, state="pending", epochs=()) for r in runs[2:3]]
     other = [made(loss, 0, SLOW, batch=50, tuning=True) for loss in ("cross-entropy", "hypersimplex")]
     assert warnings([*runs[:2], *runs[3:], *left, *other])[0] == (
-        "Not finished: 1 of 8 runs. Nothing is compared yet on digits at batch size 50."
+        "Not finished: 1 of 8 runs; what is significant now may not be at the end. "
+        "Nothing is compared yet on digits at batch size 50."
     )

@@ -9,6 +9,7 @@ from hypersimplex.study.results import best_epoch
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.speed import Reach
 from hypersimplex.study.stats import Cell, Result, choose_settings
+from hypersimplex.study.verdict import place
 
 FEW_RATES = 4  # learning rates are a fair grid from here on
 FEW_SAMPLES = 200  # to validate on: at 90 % accuracy their standard error is two points
@@ -26,17 +27,11 @@ def caveats(
 def not_finished(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
     """How many runs have no result, and where there is nothing to compare yet."""
     left = sum(r.state not in FINISHED for r in runs)
-    found = [f"Not finished: {left} of {len(runs)} runs."] if left else []
-    compared = {key for c in cells if c.against is not None for key in c.keys}
-    places = {(r.config.dataset, r.config.batch_size): False for r in runs}
-    for r in runs:
-        places[r.config.dataset, r.config.batch_size] |= r.key in compared
-    empty = [
-        f"{dataset} at batch size {batch}" if batch else dataset
-        for (dataset, batch), any_ in places.items()
-        if not any_
-    ]
-    if empty and len(empty) < len(places):
+    found = [f"Not finished: {left} of {len(runs)} runs; what is significant now may not be at the end."] * (left > 0)
+    asked = {key for c in cells if c.primary and c.against is not None for key in c.keys}
+    there = {place(r.config) for r in runs if r.key in asked}
+    empty = [name for name in dict.fromkeys(place(r.config) for r in runs) if name not in there]
+    if there and empty:
         found.append(f"Nothing is compared yet on {', '.join(empty)}.")
     return [" ".join(found)] if found else []
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import MEASURES, gain
 from hypersimplex.study.speed import Reach, headline
 from hypersimplex.study.stats import LEAST_SEEDS, Cell, Result, seeds_needed
@@ -28,8 +29,8 @@ def outcome(cell: Cell) -> str:
     return "better" if gain(cell.measure, cell.against.difference) > 0 else "worse"
 
 
-def place(cell: Cell) -> str:
-    return f"{cell.dataset} at batch size {cell.batch_size}" if cell.batch_size else cell.dataset
+def place(of: Cell | RunConfig) -> str:
+    return f"{of.dataset} at batch size {of.batch_size}" if of.batch_size else of.dataset
 
 
 def amount(cell: Cell) -> str:
