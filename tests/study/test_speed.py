@@ -8,6 +8,7 @@ import pytest
 
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.curves import curves_figure
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
 from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach
@@ -109,6 +110,13 @@ def test_the_sentence_a_practitioner_wants():
 def test_one_seed_has_a_ratio_without_an_interval():
     _, reached, _ = compared([made("cross-entropy", 0, SLOW), made("hypersimplex", 0, FAST)])
     assert "interval" not in next(r for r in reached if r.primary).sentence
+
+
+@pytest.mark.parametrize(("seeds", "bands"), [(2, 0), (3, 1)])
+def test_two_seeds_have_no_band(seeds, bands):
+    """Their interval spans the whole axis, and the curves of the others with it."""
+    drawn = curves_figure("c", "d", 100, {"mse": [made("mse", s, [v + s / 100 for v in SLOW]) for s in range(seeds)]})
+    assert drawn.count('id="c-FillBetween') == bands
 
 
 def warnings(runs):
