@@ -90,7 +90,7 @@ test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 
 KILLS ?= 50
 soak: $(EVERYTHING)  ## KILLS=50 random kills of studies, which must end in the numbers of undisturbed ones
-	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs tests/study/test_soak.py
+	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs -s tests/study/test_soak.py
 
 test-ray: $(EVERYTHING)  ## the study on a real Ray cluster of two workers
 	$(ALL)/pytest -m slow tests/study/test_ray.py

@@ -100,7 +100,8 @@ def test_export_has_one_row_per_run_and_epoch_and_import_reads_it(filled, tmp_pa
     file = tmp_path / "export.csv"
     file.write_text(call("study", "export", "--store", filled, "--format", "csv"))
     other = tmp_path / "other.sqlite"
-    assert "imported 6 runs, left 0" in call("study", "import", file, "--store", other)
+    text = call("study", "import", file, "--store", other)
+    assert "imported 6 runs, 0 were finished here before, 0 are still to do" in text
     assert "runs: 0 epochs to do" in call("study", "run", *QUICK, "--store", other)
     assert "no_such_file" in call("study", "import", "no_such_file.csv", "--store", other, code=1)
 
@@ -130,7 +131,7 @@ def test_status_compare_and_report(filled, tmp_path):
     flat = " ".join(against.split())
     assert "The difference of hypersimplex-half-argmax to hypersimplex on digits at batch size 512 is " in flat
     assert "over 2 seeds; a test needs 3 or more" in flat
-    assert "difference to hypersimplex, not tested" in flat
+    assert "difference to hypersimplex over the seeds that both have, not tested" in flat
     assert "What to do: " in flat
     assert "warning: The learning rate was not tuned" in flat
     assert "baseline must be one of" in call("study", "compare", "--baseline", "mse", "--store", filled, code=1)

@@ -1,8 +1,10 @@
 """Commands that only look: quick, quiet where asked, and with numbers for programs."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -73,9 +75,31 @@ def test_compare_for_programs(filled):
     assert row["difference"] == pytest.approx(0.1)
     assert row["baseline"] == "cross-entropy"
     assert "hypersimplex" in found["verdict"]
+    assert found["caveats"][0].startswith("Not finished: 1 of 7 runs; ")
     by_test = json.loads(call("study", "compare", "--store", filled, "--json", "--paper-rule"))
     assert "verdict" not in by_test
     assert by_test["rows"][0]["mean"] == pytest.approx(by_test["rows"][0]["paper_rule_mean"])
+
+
+def test_compare_says_how_many_times_the_steps_it_takes(tmp_path):
+    """Also where the end point settles nothing: the steps are what a practitioner wants to know."""
+    path = tmp_path / "s.sqlite"
+    with Store(path) as store:
+        for seed, bend in enumerate((0.0, 0.03, -0.02)):
+            for loss, curve in (("cross-entropy", (0.5, 0.7, 0.9)), ("hypersimplex", (0.5, 0.8 + bend, 0.92 + bend))):
+                config = RunConfig(loss=loss, seed=seed, epochs=3)
+                store.add_runs([config])
+                epochs = [replace(epoch(i, own=v), steps=10 * i + 10) for i, v in enumerate(curve)]
+                store.record_all(config.key(), epochs)
+                store.finish(config.key(), "done")
+    text = " ".join(call("study", "compare", "--store", path).split())
+    assert "On digits at batch size 128 hypersimplex reaches 90 % in 0." in text
+    assert re.search(r"times the steps of cross-entropy \(95 % interval 0\.\d\d to 0\.\d\d\)\. What to do", text)
+    assert "add about" in text
+    (row,) = [r for r in json.loads(call("study", "compare", "--store", path, "--json"))["reached"] if r["primary"]][
+        -1:
+    ]
+    assert (row["level"], row["baseline"]) == (0.9, "cross-entropy")
 
 
 def test_quiet_says_the_one_thing(filled):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import cell_table
-from hypersimplex.study.report import render
+from hypersimplex.study.report import figure_files, render
 from hypersimplex.study.speed import Reach
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store
@@ -126,6 +127,18 @@ def test_a_small_difference_asks_for_no_seeds_that_only_it_would_need():
     assert "take either loss" in advice(found)
 
 
+def test_nobody_is_told_to_run_hundreds_of_seeds():
+    """Differences of 0.6 points, above what matters, that only some hundreds of seeds would find."""
+    gains = np.random.default_rng(1).normal(0, 0.06, 10)
+    found = cells(pairs((gains - gains.mean() + 0.006).tolist()))
+    (wanted,) = {needed(c) for c in found if c.primary}
+    assert wanted > 200
+    assert f"10 seeds are too few to call it, about {wanted} would do" in verdict(found)
+    told = f"take either loss (it would take about {wanted} seeds to tell them apart) on d at batch size 128."
+    assert advice(found) == f"What to do: {told}"
+    assert "use hypersimplex with lr 1, which reaches 80 %" in advice(found, [reach(0.6, 0.5, 0.7)])
+
+
 def test_a_difference_that_is_sure_but_small_is_called_so():
     found = cells(pairs([0.001, 0.0011, 0.0012]))
     assert "+0.11 points (95 % interval +0.09 to +0.13): sure, but less than 0.5 points" in verdict(found)
@@ -226,10 +239,13 @@ def test_every_format_has_the_same_numbers(filled):
         assert shown in markdown
     best = next(r for r in rows if r["loss"] == "hypersimplex" and r["dataset"] == "fashion-mnist")
     assert best["difference"] == pytest.approx(0.03, abs=0.005)
+    difference, low, high = (f"{100 * best[f'difference{end}']:+.2f}" for end in ("", "_low", "_high"))
+    assert f"| {difference} | {low} to {high} |" in markdown
     base = next(r for r in rows if r["loss"] == "cross-entropy" and r["dataset"] == "fashion-mnist")
     assert (base["batch_size"], base["published"]) == (128, 0.9456)
     assert "Diverged: fashion-mnist · hinge" in markdown
-    assert "1 runs are not finished" in markdown
+    assert "- Not finished: 1 of 74 runs; " in markdown
+    assert "over the seeds that both losses have" in markdown
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):
@@ -278,6 +294,16 @@ def test_the_page_has_contents_and_says_what_to_do_next(filled):
     assert re.findall(r"<th[^>]*>([^<]*)</th>", compared)[:3] == ["loss", "accuracy, %", "vs cross-entropy"]
 
 
+def test_a_command_that_was_repeated_is_shown_once(filled):
+    filled.add_command("hypersimplex study run --preset demo")
+    assert render(filled, "html").count("<pre>") == 1
+
+
+def test_figures_are_named_by_the_batch_size(filled):
+    names = set(figure_files(filled))
+    assert {f"fashion-mnist-curves-{batch}.svg" for batch in (128, 1024, 8192)} < names
+
+
 def test_tuning_runs_alone_are_no_report(store):
     config = RunConfig(epochs=1)
     store.add_runs([config], tuning=True)
@@ -286,6 +312,8 @@ def test_tuning_runs_alone_are_no_report(store):
     for kind in ("html", "markdown", "csv", "json"):
         with pytest.raises(ValueError, match="has tuning runs alone; the same `study run` goes on to"):
             render(store, kind)
+    with pytest.raises(ValueError, match="has tuning runs alone; the same `study run` goes on to"):
+        Comparison.of_store(store, None, None, False)
 
 
 FIRST_COLUMNS = """return [...document.querySelectorAll("table.compared tr:not(.group)")].map(r =>

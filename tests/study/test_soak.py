@@ -15,6 +15,7 @@ from importlib.util import find_spec
 import pytest
 
 from hypersimplex.study.engines import InProcess
+from hypersimplex.study.schema import StoreError
 from hypersimplex.study.store import Store
 from hypersimplex.study.sweep import Study, run_study, trainings
 from hypersimplex.study.train import Runtime
@@ -74,10 +75,11 @@ def numbers(store, study):
 
 
 def recorded(path):
-    if not path.exists():
+    try:
+        with Store(path, read_only=True) as store:
+            return sum(store.epoch_counts().values())
+    except StoreError:  # not there yet, or without tables yet
         return 0
-    with Store(path, read_only=True) as store:
-        return sum(store.epoch_counts().values())
 
 
 def children(pid):
@@ -114,16 +116,18 @@ def live_and_die(words, path, rng):
     began = time.monotonic()
     # One in four dies before it has recorded anything.
     early = rng.random() < 0.25
-    while process.poll() is None and time.monotonic() - began < PATIENCE:
-        if (early and path.exists()) or recorded(path) > before:
-            break
-        time.sleep(0.05)
-    time.sleep(rng.random() * 0.5)
-    killed = process.poll() is None
-    if not killed:
-        assert process.returncode == 0, process.communicate()[0]
-    end(process)
-    process.stdout.close()
+    try:
+        while process.poll() is None and time.monotonic() - began < PATIENCE:
+            if (early and path.exists()) or recorded(path) > before:
+                break
+            time.sleep(0.05)
+        time.sleep(rng.random() * 0.5)
+        killed = process.poll() is None
+        if not killed:
+            assert process.returncode == 0, process.communicate()[0]
+    finally:
+        end(process)
+        process.stdout.close()
     return killed
 
 
@@ -149,6 +153,7 @@ def soak(kind, kills, folder, seed):
             assert numbers(store, study) == expected
             assert list(store.work_folder.glob("*.checkpoint*")) == []
         repetition += 1
+    print(f"{kind}: {kills} kills, {repetition} studies, {len(expected)} trainings each, all numbers equal")
 
 
 def missing(kind):

@@ -8,6 +8,7 @@ import pytest
 
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.curves import curves_figure
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
 from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach
@@ -72,6 +73,17 @@ def test_levels_are_reached_by_every_run_of_the_pair_and_not_at_once():
     assert levels([pair[0], {0: Curve((1,), (1,), (0.9,))}]) == []
 
 
+def test_no_level_is_above_what_the_pair_ends_with():
+    """A test score that a run only passes on the way, and that nobody gets, is not what it reaches."""
+    passing = (0.2, 0.93, 0.96, 0.8, 0.7)
+    runs = [made(loss, s, passing) for loss in ("cross-entropy", "hypersimplex") for s in range(3)]
+    # without the validation's choice of an epoch the last one counts
+    runs = [replace(r, epochs=tuple(replace(e, val_accuracy=None) for e in r.epochs)) for r in runs]
+    rows, reached, _ = compared(runs)
+    assert {round(c.summary.mean, 2) for c in rows} == {0.71}
+    assert {r.level for r in reached} == {0.6, 0.65, 0.7}
+
+
 def test_the_sentence_a_practitioner_wants():
     runs = [made("cross-entropy", s, [v + s / 1000 for v in SLOW]) for s in range(4)]
     runs += [made("hypersimplex", s, [v + s / 1000 for v in FAST]) for s in range(4)]
@@ -100,9 +112,16 @@ def test_one_seed_has_a_ratio_without_an_interval():
     assert "interval" not in next(r for r in reached if r.primary).sentence
 
 
+@pytest.mark.parametrize(("seeds", "bands"), [(2, 0), (3, 1)])
+def test_two_seeds_have_no_band(seeds, bands):
+    """Their interval spans the whole axis, and the curves of the others with it."""
+    drawn = curves_figure("c", "d", 100, {"mse": [made("mse", s, [v + s / 100 for v in SLOW]) for s in range(seeds)]})
+    assert drawn.count('id="c-FillBetween') == bands
+
+
 def warnings(runs):
-    found = results(runs)
-    return caveats(runs, found, cells(found))
+    rows, reached, _ = compared(runs)
+    return caveats(runs, results(runs), rows, reached)
 
 
 RATES = (0.001, 0.003, 0.01, 0.03)
@@ -147,3 +166,30 @@ def test_a_model_that_decides_one_class_is_warned_of(share, warned):
     runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, share=share)]
     expected = "digits: mse at batch size 100 decides one class for 95 % of the test samples in 1 of 2 runs: it has "
     assert warnings(runs) == ([f"{expected}learned little beside the majority class."] if warned else [])
+
+
+@pytest.mark.parametrize("lr", [0.01, 0.003])
+def test_a_ratio_of_steps_at_two_rates_is_warned_of(lr):
+    chosen = {"cross-entropy": 0.003, "hypersimplex": lr}
+    runs = [
+        made(loss, 7, [0.5 + (rate == best) / 10] * len(SLOW), lr=rate, tuning=True)
+        for loss, best in chosen.items()
+        for rate in RATES
+    ]
+    runs += [made(loss, s, SLOW, lr=chosen[loss]) for loss in chosen for s in range(3)]
+    expected = (
+        "digits: steps are compared at the learning rate of each loss, hypersimplex 0.01 and cross-entropy 0.003 at "
+        "batch size 100; a part of the ratio may be the rate's."
+    )
+    assert warnings(runs) == ([expected] if lr == 0.01 else [])
+
+
+def test_what_is_not_finished_is_said():
+    runs = [made(loss, s, SLOW) for loss in ("cross-entropy", "hypersimplex") for s in range(3)]
+    assert not any("finished" in w for w in warnings(runs))
+    left = [replace(r, state="pending", epochs=()) for r in runs[2:3]]
+    other = [made(loss, 0, SLOW, batch=50, tuning=True) for loss in ("cross-entropy", "hypersimplex")]
+    assert warnings([*runs[:2], *runs[3:], *left, *other])[0] == (
+        "Not finished: 1 of 8 runs; what is significant now may not be at the end. "
+        "Nothing is compared yet on digits at batch size 50."
+    )

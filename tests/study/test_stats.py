@@ -128,6 +128,24 @@ def test_cells_pair_by_seed_not_by_position():
     assert mse.summary.mean == pytest.approx((0.4 + 0.25 + 0.9) / 3)
 
 
+RATES = [f"lr {lr:g}" for lr in (0.1, 0.01, 1e-05, 0.001, 0.03)]
+
+
+def test_of_equal_settings_the_middle_is_chosen():
+    """The lowest rate would make a loss slow, and the text 1e-05 is not the highest."""
+    rows = [result("mse", 7, 0.5, setting=s, validation=0.9, tuning=True) for s in RATES]
+    assert choose_settings(rows) == {("digits", "mse", 128): "lr 0.01"}
+    better = [replace(r, validation=0.95 + noise) for r, noise in zip(rows[3:], (0.0, 1e-15), strict=True)]
+    assert choose_settings([*rows[:3], *better]) == {("digits", "mse", 128): "lr 0.001"}
+
+
+def test_of_equal_settings_one_that_was_compared_stays():
+    rows = [result("mse", 7, 0.5, setting=s, validation=0.9, tuning=True) for s in RATES]
+    compared = result("mse", 0, 0.5, setting="lr 0.1", validation=0.1)
+    assert choose_settings([*rows, compared]) == {("digits", "mse", 128): "lr 0.1"}
+    assert choose_settings(rows, {("digits", "mse", 128, "lr 0.03")}) == {("digits", "mse", 128): "lr 0.03"}
+
+
 def test_settings_are_chosen_on_validation_and_never_on_test():
     rows = [
         result("mse", 7, 0.99, setting="lr 0.1", validation=0.6, tuning=True),

@@ -71,11 +71,11 @@ def test_export_and_import_give_the_same_store(store, tmp_path, write):
     text = write(store.runs())
     assert len(exchange.read(text)) == len(configs) * 3
     with Store(tmp_path / "other.sqlite") as other:
-        assert exchange.import_rows(other, exchange.read(text)) == (5, 0)
+        assert exchange.import_rows(other, exchange.read(text)) == (5, 0, 0)
         moved = [replace(r, attempts=1) for r in other.runs()]
         assert moved == store.runs()
         assert write([replace(r, attempts=1) for r in other.runs()]) == text
-        assert exchange.import_rows(other, exchange.read(text)) == (0, 5)
+        assert exchange.import_rows(other, exchange.read(text)) == (0, 5, 0)
 
 
 def test_an_unfinished_run_moves_as_unfinished_and_a_finished_one_is_never_replaced(store, tmp_path):
@@ -85,12 +85,21 @@ def test_an_unfinished_run_moves_as_unfinished_and_a_finished_one_is_never_repla
     store.record_all(config.key(), [epoch(0), epoch(1)])
     text = exchange.to_json(store.runs())
     with Store(tmp_path / "other.sqlite") as other:
-        exchange.import_rows(other, exchange.read(text))
+        assert exchange.import_rows(other, exchange.read(text)) == (0, 0, 1)
         assert other.state(config.key()) == "pending"
         assert len(other.epochs(config.key())) == 2
         other.finish(config.key(), "done")
         longer = [dict(r, epoch=i, state="done") for i, r in enumerate(json.loads(text) * 3)]
-        assert exchange.import_rows(other, longer) == (0, 1)
+        assert exchange.import_rows(other, longer) == (0, 1, 0)
+
+
+def test_runs_that_share_a_training_are_counted_as_taken_over(store, tmp_path):
+    configs = [RunConfig(loss=name, epochs=1) for name in ("hypersimplex", "hypersimplex-argmax", "mse")]
+    store.add_runs(configs)
+    store.record(configs[0].key(), epoch(0))
+    store.finish(configs[0].key(), "done")
+    with Store(tmp_path / "other.sqlite") as other:
+        assert exchange.import_rows(other, exchange.read(exchange.to_json(store.runs()))) == (2, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ test_accuracy_own,val_accuracy_argmax,test_accuracy_argmax,seconds,provenance
 
 
 def test_an_export_of_the_first_version_is_read(store):
-    assert exchange.import_rows(store, exchange.read(FIRST_EXPORT)) == (1, 0)
+    assert exchange.import_rows(store, exchange.read(FIRST_EXPORT)) == (0, 0, 1)
     (run,) = store.runs()
     assert run.config == RunConfig(evaluation="running")
     assert run.epochs == (epoch(0),)

@@ -68,6 +68,18 @@ def test_a_study_tunes_then_compares_at_the_chosen_setting(store):
     assert {r.attempts for r in store.runs()} == {1}
 
 
+def test_a_study_goes_on_at_the_setting_it_began_to_compare(store):
+    """Where settings are equal on the validation split, one that has compared runs stays, finished or not."""
+    study = replace(SMALL, loss=("mse",), lr=(0.001, 0.01, 0.1), tuning_seed=(7,))
+    store.add_runs(study.first(), tuning=True)
+    for c in study.first():
+        store.record_all(c.key(), [epoch(0), epoch(1)])
+        store.finish(c.key(), "done")
+    assert {c.lr for c in study.second(store)} == {0.01}
+    store.add_runs([c for c in study.compared() if c.lr == 0.1])
+    assert {c.lr for c in study.second(store)} == {0.1}
+
+
 def test_a_tuning_seed_must_not_be_compared():
     with pytest.raises(ValueError, match="tuning_seed must differ from the compared seeds, got 1 in both"):
         replace(SMALL, lr=(0.1, 0.2), tuning_seed=(1,))

@@ -40,6 +40,7 @@ def test_the_comparison(width):
     text = shown(width, cell_table(cells(rows), "test set", width))
     fits(text, width)
     assert "p Holm" in text
+    assert "difference to cross-entropy over the seeds that both have" in " ".join(text.split())
     for c in cells(rows):
         assert f"{100 * c.summary.mean:.2f} ± " in text
 

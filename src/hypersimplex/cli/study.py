@@ -167,6 +167,8 @@ def import_(
     with explained():
         table = exchange.read_file(file)
         with Store(store) as opened:
-            taken, kept = exchange.import_rows(opened, table)
+            taken, kept, left = exchange.import_rows(opened, table)
     if not quiet:
-        typer.echo(f"{store}: imported {taken} runs, left {kept} as they were", err=True)
+        typer.echo(
+            f"{store}: imported {taken} runs, {kept} were finished here before, {left} are still to do", err=True
+        )

@@ -1,25 +1,60 @@
-"""What a reader should be warned of: choices at the edge of the grid, small splits, models that decide one class."""
+"""What a reader should be warned of: runs that are missing, choices at the edge of the grid, small splits, and more."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from hypersimplex.study.config import is_foil
+from hypersimplex.study.config import RunConfig, is_foil
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import best_epoch
+from hypersimplex.study.schema import FINISHED
+from hypersimplex.study.speed import Reach
 from hypersimplex.study.stats import Cell, Result, choose_settings
+from hypersimplex.study.verdict import place
 
 FEW_RATES = 4  # learning rates are a fair grid from here on
 FEW_SAMPLES = 200  # to validate on: at 90 % accuracy their standard error is two points
 ONE_CLASS = 0.95  # of the test samples
 
 
-def caveats(runs: Sequence[Run], results: Sequence[Result], cells: Sequence[Cell]) -> list[str]:
-    return [*at_the_edge(runs, results), *small_splits(runs), *one_class(runs, cells)]
-
-
-def at_the_edge(runs: Sequence[Run], results: Sequence[Result]) -> list[str]:
-    """Where the best learning rate is the lowest or highest tried, a better one may lie beyond."""
+def caveats(
+    runs: Sequence[Run], results: Sequence[Result], cells: Sequence[Cell], reached: Sequence[Reach] = ()
+) -> list[str]:
     config = {r.key: r.config for r in runs}
+    found = [*not_finished(runs, cells), *at_the_edge(config, results), *at_two_rates(config, cells, reached)]
+    return [*found, *small_splits(runs), *one_class(runs, cells)]
+
+
+def not_finished(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
+    """How many runs have no result, and where there is nothing to compare yet."""
+    left = sum(r.state not in FINISHED for r in runs)
+    found = [f"Not finished: {left} of {len(runs)} runs; what is significant now may not be at the end."] * (left > 0)
+    asked = {key for c in cells if c.primary and c.against is not None for key in c.keys}
+    there = {place(r.config) for r in runs if r.key in asked}
+    empty = [name for name in dict.fromkeys(place(r.config) for r in runs) if name not in there]
+    if there and empty:
+        found.append(f"Nothing is compared yet on {', '.join(empty)}.")
+    return [" ".join(found)] if found else []
+
+
+def at_two_rates(config: Mapping[str, RunConfig], cells: Sequence[Cell], reached: Sequence[Reach]) -> list[str]:
+    """Where the compared pair runs at two learning rates, so that a ratio of steps is of both, losses and rates."""
+    rate = {(c.dataset, c.batch_size, c.loss): config[c.keys[0]].lr for c in cells}
+    apart: dict[str, list[str]] = defaultdict(list)
+    for dataset, batch, loss, base in dict.fromkeys(
+        (r.dataset, r.batch_size, r.loss, r.baseline) for r in reached if r.primary
+    ):
+        mine, theirs = rate[dataset, batch, loss], rate[dataset, batch, base]
+        if mine != theirs:
+            apart[dataset].append(f"{loss} {mine:g} and {base} {theirs:g} at batch size {batch}")
+    return [
+        f"{dataset}: steps are compared at the learning rate of each loss, {', '.join(where)}; a part of the ratio may "
+        "be the rate's."
+        for dataset, where in apart.items()
+    ]
+
+
+def at_the_edge(config: Mapping[str, RunConfig], results: Sequence[Result]) -> list[str]:
+    """Where the best learning rate is the lowest or highest tried, a better one may lie beyond."""
     chosen = choose_settings(results)
     tried: dict[tuple[str, str, int], set[float]] = defaultdict(set)
     picked: dict[tuple[str, str, int], float] = {}

@@ -14,7 +14,7 @@ from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import TREES, RunConfig
 from hypersimplex.study.console import Live, Terminal, batch_text, in_words, narrow_table
 from hypersimplex.study.data import load_for
-from hypersimplex.study.engines import FINISHED, Engine, InProcess, Processes
+from hypersimplex.study.engines import Engine, InProcess, Processes
 from hypersimplex.study.formats import DataError
 from hypersimplex.study.locks import is_claimed
 from hypersimplex.study.own import is_entry_point
@@ -23,6 +23,7 @@ from hypersimplex.study.records import Run
 from hypersimplex.study.report import beside, render
 from hypersimplex.study.results import results
 from hypersimplex.study.sanity import logistic_regression, sentence
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.status import print_failure
 from hypersimplex.study.store import Store
 from hypersimplex.study.sweep import Study, from_toml, override, read_toml, run_study, trainings

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from hypersimplex.study import speed
@@ -15,7 +15,7 @@ from hypersimplex.study.results import results
 from hypersimplex.study.rows import finite, table_rows
 from hypersimplex.study.stats import Cell, Result, cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, verdict
+from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, speeds, verdict
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,12 @@ class Comparison:
         tests = [t for r in runs if r.state == "done" for _, t in r.scores()]
         if metric is not None and tests and all(t is None for t in tests):
             raise ValueError(f"metric must be one that these runs recorded, got {metric.replace('_', '-')}")
-        return cls(runs, results(runs), baseline, paper_rule)
+        finished = results(runs)
+        if all(r.tuning for r in finished):
+            raise ValueError(
+                f"store {store.path} has tuning runs alone; the same `study run` goes on to the compared ones"
+            )
+        return cls(runs, finished, baseline, paper_rule)
 
     @property
     def rule(self) -> str:
@@ -55,8 +60,8 @@ class Comparison:
         names = [] if self.paper_rule else [n for n in OTHERS if all(n != r.measure for r in self.finished)]
         return [c for name in names for c in cells(self.finished, self.baseline, other=name)]
 
-    def advice(self, rows: Sequence[Cell]) -> str:
-        return advice(rows, speed.compare(rows, {r.key: r for r in self.runs})[0])
+    def reached(self, rows: Sequence[Cell]) -> list[speed.Reach]:
+        return speed.compare(rows, {r.key: r for r in self.runs})[0]
 
     def show(self, console: Terminal, quiet: bool = False, yardsticks: Iterable[str] = ()) -> None:
         """Print the tables, what to hold against them, and last what they say and what to do."""
@@ -78,16 +83,22 @@ class Comparison:
         if rows and not self.paper_rule:
             if len(set(settings_tried(self.finished).values())) > 1:
                 console.print(budget(self.finished))
-            for warning in caveats(self.runs, self.finished, rows):
+            reached = self.reached(rows)
+            for warning in caveats(self.runs, self.finished, rows, reached):
                 console.print(f"warning: {warning}", style="yellow")
             console.print(verdict(rows))
-            console.print(self.advice(rows))
+            for line in speeds(rows, reached, advice(rows, reached)):
+                console.print(line)
+            console.print(advice(rows, reached))
 
     def as_json(self) -> str:
         rows = self.cells()
         document: dict[str, Any] = {"rule": self.rule}
         if not self.paper_rule:
-            document |= {"verdict": verdict(rows), "advice": self.advice(rows), "budget": budget(self.finished)}
+            reached = self.reached(rows)
+            document |= {"verdict": verdict(rows), "advice": advice(rows, reached), "budget": budget(self.finished)}
+            document["caveats"] = caveats(self.runs, self.finished, rows, reached)
+            document["reached"] = [{k: finite(v) for k, v in asdict(r).items()} for r in reached]
         by_paper_rule = cells(self.finished, self.baseline, paper_rule=True)
         flat = table_rows([*rows, *self.others()], by_paper_rule)
         document["rows"] = [{k: finite(v) for k, v in row.items()} for row in flat]

@@ -144,7 +144,8 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
     """The comparison on one data set by one measure; where it is narrow, with Holm's p alone."""
     measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
     seeds = "/".join(map(str, sorted({c.summary.n for c in cells})))
-    caption = f"{title}; mean ± half the 95 % interval, seeds: {seeds}; difference to {baseline}, "
+    caption = f"{title}; mean ± half the 95 % interval, seeds: {seeds}; difference to {baseline} over the seeds that "
+    caption += "both have, "
     primary = [c for c in cells if c.primary]
     count = max(c.comparisons for c in primary or cells)
     if not count:

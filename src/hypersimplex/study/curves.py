@@ -12,7 +12,7 @@ from hypersimplex.study.figures import STYLES, keep_possible, legend, svg
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
 from hypersimplex.study.speed import curve
-from hypersimplex.study.stats import summarize
+from hypersimplex.study.stats import LEAST_SEEDS, summarize
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -24,7 +24,7 @@ def band(values: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequence[Run]]) -> Markup:
-    """The test score against steps: mean over the seeds, band of its 95 % interval."""
+    """The test score against steps: mean over the seeds, band of its 95 % interval where there are enough."""
     measure = MEASURES[next(runs[0].measure for runs in groups.values() if runs)]
     counted = batch and all(e.steps is not None for runs in groups.values() for r in runs for e in r.epochs)
     drawn: dict[str, tuple[Numbers, Numbers]] = {}
@@ -39,7 +39,7 @@ def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequ
         for loss, (steps, values) in drawn.items():
             color, _ = STYLES[loss]
             axes.plot(steps, values.mean(0), color=color, linewidth=1.5, label=loss)
-            if len(values) > 1:
+            if len(values) >= LEAST_SEEDS:
                 axes.fill_between(steps, *band(values), color=color, alpha=0.18, linewidth=0)
         axes.set_title(f"batch size {batch}" if batch else dataset, fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -17,14 +17,13 @@ from hypersimplex.study.locks import claim
 from hypersimplex.study.provenance import provenance
 from hypersimplex.study.records import Epoch
 from hypersimplex.study.samples import Data
-from hypersimplex.study.schema import StoreError
+from hypersimplex.study.schema import FINISHED, StoreError
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import DivergedError, Runtime, Training
 
 if TYPE_CHECKING:
     from hypersimplex.study.boosted import Boosting
 
-FINISHED = ("done", "diverged")
 OnEpoch = Callable[[RunConfig, Epoch], None]
 
 

@@ -13,7 +13,7 @@ from hypersimplex.study.config import LATER, RunConfig, from_mapping
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.plausible import WHOLENESS, ExportFileError, check_content, check_count, check_run, digest
 from hypersimplex.study.records import MEASURES, Epoch, Run
-from hypersimplex.study.schema import STATES
+from hypersimplex.study.schema import FINISHED, STATES
 from hypersimplex.study.store import Store
 
 CONFIG = [f.name for f in fields(RunConfig) if f.name not in LATER]
@@ -150,13 +150,14 @@ def _known(name: str, value: Any) -> Any:
     return value
 
 
-def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
-    """Add runs to a store; return how many were new or further along, and how many were left as they are.
+def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, int]:
+    """Add runs to a store; return how many were taken over, how many were finished here, and how many are to do.
 
     A finished training is never replaced. An unfinished one keeps its epochs to look at, but starts again here: its
     checkpoint stayed on the other machine.
     """
-    taken = kept = 0
+    kept = left = 0
+    taken: list[str] = []
     own, plain = BOTH[:2], BOTH[2:]
     for group in by_run(table).values():
         config = from_mapping(group[0])
@@ -170,10 +171,16 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int]:
             if r["epoch"] is not None
         ]
         state = group[0]["state"]
-        finished = state in ("done", "diverged")
-        if store.state(key) in ("done", "diverged") or (not finished and len(epochs) <= len(store.epochs(key))):
+        finished, made = state in FINISHED, group[0]["provenance"] or {}
+        if key in taken:  # by another decision of the same training
+            taken.append(key)
+        elif store.state(key) in FINISHED:
             kept += 1
-            continue
-        taken += 1
-        store.adopt(key, epochs, state if finished else "pending", group[0]["error"], group[0]["provenance"] or {})
-    return taken, kept
+        elif finished:
+            taken.append(key)
+            store.adopt(key, epochs, state, group[0]["error"], made)
+        else:
+            left += 1
+            if len(epochs) > len(store.epochs(key)):
+                store.adopt(key, epochs, "pending", group[0]["error"], made)
+    return len(taken), kept, left

@@ -1,5 +1,7 @@
 """The networks of a study: the paper's, with a width, and two small ones."""
 
+import math
+
 import numpy as np
 import torch
 from torch import nn
@@ -21,10 +23,7 @@ def make_network(name: str, width: int, data: Data) -> nn.Module:
     one_of("network", name, NETWORKS)
     shape, classes = data.train_x.shape[1:], len(data.classes)
     if name == "mlp":
-        size = 1
-        for s in shape:
-            size *= s
-        return mlp(size, classes, width)
+        return mlp(math.prod(shape), classes, width)
     if not data.is_image:
         raise ValueError(f"network must be mlp for {data.name}, whose samples are rows of numbers, got {name}")
     height, columns, channels = shape

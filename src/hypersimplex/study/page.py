@@ -15,6 +15,7 @@ from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import dataset_names, result
 from hypersimplex.study.rows import tables
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.verdict import footnotes
 
@@ -26,7 +27,7 @@ def slug(*parts: object) -> str:
 def html(content: dict[str, Any]) -> str:
     rows: list[Cell] = content["cells"]
     by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    names = dataset_names([r.config for r in content["runs"] if r.state in ("done", "diverged")])
+    names = dataset_names([r.config for r in content["runs"] if r.state in FINISHED])
     datasets = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
         here = [c for c in rows if c.dataset == dataset]
@@ -68,14 +69,14 @@ def html(content: dict[str, Any]) -> str:
 
 
 def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) -> dict[str, Any]:
-    curves = []
+    curves = {}
     for batch in sorted({c.batch_size for c in here}):
         groups: dict[str, list[Run]] = defaultdict(list)
         for c in here:
             if c.batch_size == batch and not c.foil:
                 groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
         if any(groups.values()):
-            curves.append(curves_figure(slug("curves", dataset, batch), dataset, batch, groups))
+            curves[batch] = curves_figure(slug("curves", dataset, batch), dataset, batch, groups)
     return {
         "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
         "difference": figures.difference_figure(slug("difference", dataset), dataset, here),
@@ -102,6 +103,6 @@ def figure_files(content: dict[str, Any]) -> dict[str, str]:
         made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
         for kind in ("accuracy", "difference"):
             found[slug(dataset, kind)] = made[kind]
-        for number, curve in enumerate(made["curves"]):
-            found[slug(dataset, "curves", number or "")] = curve
+        for batch, curve in made["curves"].items():
+            found[slug(dataset, "curves", batch or "")] = curve
     return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}

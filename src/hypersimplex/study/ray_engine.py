@@ -13,8 +13,9 @@ from hypersimplex._checks import missing
 from hypersimplex.study import checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
-from hypersimplex.study.engines import FINISHED, Begun, OnEpoch, Told, end, train, write
+from hypersimplex.study.engines import Begun, OnEpoch, Told, end, train, write
 from hypersimplex.study.locks import claim
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import DivergedError, Runtime
 

@@ -16,6 +16,7 @@ from hypersimplex.study.config import DESCRIPTIONS
 from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, Measure
 from hypersimplex.study.rows import finite, table_rows, tables
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
 from hypersimplex.study.verdict import advice, budget, footnotes, next_steps, verdict
@@ -29,8 +30,6 @@ def beside(store: Path) -> Path:
 def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
     made = Comparison.of_store(store, baseline, metric, False)
     runs, finished, rows = made.runs, made.finished, made.cells()
-    if all(r.tuning for r in finished):
-        raise ValueError(f"store {store.path} has tuning runs alone; the same `study run` goes on to the compared ones")
     losses = {r.loss for r in finished}
     compared = [r for r in finished if not r.tuning]
     validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
@@ -43,7 +42,7 @@ def gather(store: Store, baseline: str | None, metric: str | None = None) -> dic
         "verdict": verdict(rows),
         "advice": advice(rows, reached),
         "next_steps": next_steps(rows, reached),
-        "caveats": caveats(runs, finished, rows),
+        "caveats": caveats(runs, finished, rows, reached),
         "reached": reached,
         "areas": areas,
         "budget": budget(finished),
@@ -55,8 +54,8 @@ def gather(store: Store, baseline: str | None, metric: str | None = None) -> dic
         "runs": runs,
         "losses": {name: DESCRIPTIONS[name] for name in DESCRIPTIONS if name in losses},
         "diverged": [r.config.describe() for r in runs if r.state == "diverged"],
-        "unfinished": sum(r.state not in ("done", "diverged") for r in runs),
-        "commands": store.commands(),
+        "unfinished": sum(r.state not in FINISHED for r in runs),
+        "commands": list(dict.fromkeys(command for _, command in store.commands())),
         "events": store.events(),
         "made": {MADE[k]: ", ".join(v) for k, v in versions.items() if v},
         "time": in_words(sum(seconds.values())),
@@ -78,7 +77,8 @@ MADE = {
 
 
 def markdown(content: dict[str, Any]) -> str:
-    shown = f"Shown: {content['rule']}, mean ± half of the 95 % interval. {content['budget']}"
+    shown = f"Shown: {content['rule']}, mean ± half of the 95 % interval; differences over the seeds that both losses "
+    shown += f"have. {content['budget']}"
     lines = [content["verdict"], "", content["advice"], "", shown, ""]
     for measure, rows in tables(content["rows"]):
         lines += markdown_table(measure, [r for r in rows if not r["foil"]])
@@ -94,11 +94,9 @@ def markdown(content: dict[str, Any]) -> str:
     lines += [f"- {n}" for n in notes] + [""] * bool(notes)
     if content["diverged"]:
         lines += [f"Diverged: {'; '.join(content['diverged'])}.", ""]
-    if content["unfinished"]:
-        lines += [f"{content['unfinished']} runs are not finished.", ""]
     lines += [f"{content['trainings']} trainings, {content['time']} of computing."]
     lines += [f"- {name}: {value}" for name, value in content["made"].items()]
-    lines += [f"- `{command}`" for command in dict.fromkeys(c for _, c in content["commands"])]
+    lines += [f"- `{command}`" for command in content["commands"]]
     return "\n".join(lines) + "\n"
 
 
@@ -128,7 +126,7 @@ def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str
     unit = ", %" if measure.percent else ""
     base = " or ".join(dict.fromkeys(r["baseline"] for r in rows))
     head = ["data", *["batch"] * batches, "loss", "setting", "seeds", f"{measure.title}{unit}", f"vs {base}"]
-    head += ["p", "p Holm", "d", "question", *["best on test"] * best]
+    head += ["95 % interval", "p", "p Holm", "d", "question", *["best on test"] * best]
     lines = ["| " + " | ".join(head) + " |"]
     words = ("data", "loss", "setting", "question")
     lines.append("| " + " | ".join("---" if h in words else "---:" for h in head) + " |")
@@ -136,7 +134,8 @@ def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str
         tested = r["difference"] is not None
         difference = measure.with_sign(r["difference"]) if tested else ""
         effect = "—" if not tested or math.isnan(r["effect"]) else f"{r['effect']:.1f}"
-        values = [p_text(r["p"]), p_text(r["holm_p"]), effect] if tested else ["", "", ""]
+        interval = [f"{measure.with_sign(r[f'difference_{end}'])}" for end in ("low", "high")] if tested else []
+        values = [" to ".join(interval), p_text(r["p"]), p_text(r["holm_p"]), effect] if tested else [""] * 4
         shown = [r["dataset"], *[batch_text(r["batch_size"])] * batches, r["loss"], r["setting"], r["seeds"]]
         shown += [f"{measure.text(r['mean'])} ± {measure.text((r['high'] - r['low']) / 2)}", difference, *values]
         shown.append(("primary" if r["primary"] else "secondary") if tested else "")
@@ -155,9 +154,8 @@ def as_csv(content: dict[str, Any]) -> str:
 
 def as_json(content: dict[str, Any]) -> str:
     names = ["verdict", "advice", "next_steps", "caveats", "budget", "baseline", "rule", "losses", "diverged"]
-    names += ["unfinished", "made", "trainings", "time"]
+    names += ["unfinished", "commands", "made", "trainings", "time"]
     document: dict[str, Any] = {name: content[name] for name in names}
-    document["commands"] = [command for _, command in content["commands"]]
     for name in ("reached", "areas"):
         document[name] = [{k: finite(v) for k, v in asdict(row).items()} for row in content[name]]
     document["rows"] = [{k: finite(v) for k, v in row.items()} for row in content["rows"]]

@@ -9,6 +9,7 @@ from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import best as best_of
 from hypersimplex.study.measures import gain
 from hypersimplex.study.records import Run
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import Result
 
 # Everything else of a configuration is the protocol: losses are only compared within one.
@@ -86,6 +87,6 @@ def others(run: Run, epoch: int) -> dict[str, float]:
 def results(runs: Sequence[Run]) -> list[Result]:
     """Reduce all finished runs."""
     # A run without a result, of a mistyped option perhaps, must not rename the others.
-    finished = [r for r in runs if r.state in ("done", "diverged")]
+    finished = [r for r in runs if r.state in FINISHED]
     names = dataset_names([r.config for r in finished])
     return [result(r, names[r.key]) for r in finished]

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS commands (
 """
 # done: all epochs there. diverged: stopped at a loss that is not finite. failed: an error, tried again by the next run.
 STATES = ("pending", "running", "done", "diverged", "failed")
+FINISHED = ("done", "diverged")
 # "done" is believed of a training that has epochs: a result without them would be none.
 STATE = """CASE WHEN t.state='done' AND NOT EXISTS (SELECT 1 FROM epochs x WHERE x.training=t.key) THEN 'failed'
     ELSE t.state END"""

@@ -12,7 +12,7 @@ from hypersimplex.study.stats import Cell, paired_bootstrap, summarize
 
 # The scores whose steps are counted: fixed, so that no result chooses them.
 LEVELS = (*(round(0.05 * i, 2) for i in range(1, 20)), 0.97, 0.98, 0.99)
-SHOWN = 3  # of them, the highest that every run of the compared pair reaches
+SHOWN = 3  # of them, the highest that every run of the compared pair reaches, and that the pair ends with
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,13 @@ def curves_of(cell: Cell, runs: Mapping[str, Run]) -> dict[int, Curve]:
     return {s: curve(r) for s, r in found.items() if r.state == "done" and r.epochs}
 
 
-def levels(pair: Sequence[Mapping[int, Curve]]) -> list[float]:
-    """The highest levels that every run of both losses reaches, none of them at its first evaluation already."""
+def levels(pair: Sequence[Mapping[int, Curve]], end: float = math.inf) -> list[float]:
+    """The highest levels that every run of both losses reaches, none of them at its first evaluation already.
+
+    None is above `end`, the score that is compared: what a curve only passes on its way, nobody gets.
+    """
     every = [c for curves in pair for c in curves.values()]
-    usable = [v for v in LEVELS if all(c.scores[0] < v <= max(c.scores) for c in every)]
+    usable = [v for v in LEVELS if v <= end and all(c.scores[0] < v <= max(c.scores) for c in every)]
     return usable[-SHOWN:]
 
 
@@ -131,12 +134,13 @@ def compare(cells: Sequence[Cell], runs: Mapping[str, Run]) -> tuple[list[Reach]
         here = [c for c in measured if (c.dataset, c.batch_size) == place]
         curves = {c.loss: curves_of(c, runs) for c in here}
         base = curves.get(here[0].baseline, {})
-        pair = [curves[c.loss] for c in here if c.primary] + [base]
+        both = [c for c in here if c.primary or c.loss == c.baseline]
+        pair = [curves[c.loss] for c in both]
+        shown = levels(pair, min(c.summary.mean for c in both)) if len(pair) == 2 and all(pair) else []
         for c in here:
             if curves[c.loss]:
                 areas.append(_area(c, curves[c.loss], base))
-            for level in levels(pair) if len(pair) == 2 and all(pair) else []:
-                reached.append(_reach(c, curves[c.loss], base, level))
+            reached += [_reach(c, curves[c.loss], base, level) for level in shown]
     return reached, areas
 
 

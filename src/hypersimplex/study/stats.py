@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -188,10 +188,14 @@ class Cell:
     foil: bool = False  # plain argmax of a training that thresholds decide: shown, never tested
 
 
-def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str]:
+def choose_settings(
+    results: Iterable[Result], begun: Collection[tuple[str, str, int, str]] = ()
+) -> dict[tuple[str, str, int], str]:
     """For every data set, loss and batch size choose the setting with the best mean validation score.
 
     Tuning runs decide where there are any, the compared runs themselves otherwise. The test set is never looked at.
+    Of equal settings one with compared runs, finished or `begun`, stays; otherwise it is the one in the middle, as the
+    lowest learning rate of all would only make a loss slow.
     """
     scores: dict[tuple[str, str, int], dict[bool, dict[str, list[float]]]] = defaultdict(
         lambda: {True: defaultdict(list), False: defaultdict(list)}
@@ -201,8 +205,12 @@ def choose_settings(results: Iterable[Result]) -> dict[tuple[str, str, int], str
         scores[r.dataset, r.loss, r.batch_size][r.tuning][r.setting].append(value)
     chosen = {}
     for cell, by_kind in scores.items():
-        by_setting = by_kind[True] or by_kind[False]
-        chosen[cell] = max(sorted(by_setting), key=lambda s: sum(by_setting[s]) / len(by_setting[s]))
+        means = {s: round(sum(v) / len(v), 12) for s, v in (by_kind[True] or by_kind[False]).items()}
+        equal = [s for s in means if means[s] == max(means.values())]
+        equal = [s for s in equal if s in by_kind[False] or (*cell, s) in begun] or equal
+        # By their numbers, "lr 1e-05, tau 0.5" before "lr 0.001, tau 0.5".
+        equal.sort(key=lambda s: [float(part.split()[1]) for part in s.split(", ")])
+        chosen[cell] = equal[(len(equal) - 1) // 2]
     # A foil is another decision of the same training, so at the setting of that.
     for dataset, loss, batch in chosen:
         if is_foil(loss, [name for d, name, b in chosen if (d, b) == (dataset, batch)]):

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from hypersimplex.study.config import TREES, VARIANTS, RunConfig, one_of, primary
-from hypersimplex.study.engines import FINISHED, Engine, OnEpoch
+from hypersimplex.study.engines import Engine, OnEpoch
 from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.setup import check
 from hypersimplex.study.stats import choose_settings
 from hypersimplex.study.store import Store
@@ -139,9 +140,12 @@ class Study:
         if not self.tunes:
             return []
         wanted = {c.key() for c in self.first()}
-        tuned = [r for r in store.runs(self.metric) if r.key in wanted and r.state in FINISHED]
-        chosen = choose_settings(replace(result(r, r.config.dataset), tuning=True) for r in tuned)
-        return [c for c in self.compared() if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
+        known, compared = store.runs(self.metric), self.compared()
+        tuned = [r for r in known if r.key in wanted and r.state in FINISHED]
+        entered = {r.key for r in known if not r.tuning}
+        begun = {(c.dataset, c.loss, c.batch_size, c.setting()) for c in compared if c.key() in entered}
+        chosen = choose_settings((replace(result(r, r.config.dataset), tuning=True) for r in tuned), begun)
+        return [c for c in compared if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
 
     def size(self) -> tuple[int, int]:
         """Return the number of tuning trainings and of compared ones."""

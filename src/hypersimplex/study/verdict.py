@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from hypersimplex.study.config import RunConfig
 from hypersimplex.study.measures import MEASURES, gain
 from hypersimplex.study.speed import Reach, headline
 from hypersimplex.study.stats import LEAST_SEEDS, Cell, Result, seeds_needed
 
 LEVEL = 0.05
+MANY_SEEDS = 100  # nobody is told to run more
 
 
 def asked(rows: Sequence[Cell]) -> list[Cell]:
@@ -27,8 +29,8 @@ def outcome(cell: Cell) -> str:
     return "better" if gain(cell.measure, cell.against.difference) > 0 else "worse"
 
 
-def place(cell: Cell) -> str:
-    return f"{cell.dataset} at batch size {cell.batch_size}" if cell.batch_size else cell.dataset
+def place(of: Cell | RunConfig) -> str:
+    return f"{of.dataset} at batch size {of.batch_size}" if of.batch_size else of.dataset
 
 
 def amount(cell: Cell) -> str:
@@ -94,7 +96,7 @@ def _not_called(cell: Cell) -> str:
     """Say of a difference that is small, or that no test has called, how large it is and what would call it."""
     against, wanted, kind = cell.against, needed(cell), outcome(cell)
     assert against is not None
-    would = "more than 1,000" if wanted is None else f"about {wanted}"
+    would = _about(wanted)
     if kind == "open":
         rest = f"; {against.n} seeds are too few to call it, {would} would do"
     elif kind == "small":
@@ -109,6 +111,10 @@ def _not_called(cell: Cell) -> str:
     return f"The difference of {cell.loss} to {cell.baseline} on {place(cell)} is {amount(cell)}{rest}."
 
 
+def _about(seeds: int | None) -> str:
+    return "more than 1,000" if seeds is None else f"about {seeds}"
+
+
 def _listed(items: Iterable[str]) -> str:
     found = list(items)
     return found[0] if len(found) == 1 else ", ".join(found[:-1]) + " and " + found[-1]
@@ -118,16 +124,20 @@ def action(cell: Cell, rows: Sequence[Cell], fast: Reach | None) -> str:
     """What to do about one data set and batch size; where the losses end alike, the steps they take decide."""
     kind, wanted = outcome(cell), needed(cell)
     assert cell.against is not None
+    far = kind == "open" and (wanted is None or wanted > MANY_SEEDS)
+    alike = kind == "small" or far
     mine = f"use {cell.loss} with {cell.setting}"
     beside = [c for c in rows if (c.dataset, c.batch_size, c.loss) == (cell.dataset, cell.batch_size, cell.baseline)]
     theirs = f"use {cell.baseline} with {beside[0].setting}" if beside else f"use {cell.baseline}"
-    if fast and (kind == "better" or (kind == "small" and fast.high < 1)):
+    if fast and (kind == "better" or (alike and fast.high < 1)):
         return f"{mine}, which {fast.sentence},"
-    if fast and kind == "small" and fast.low > 1:
+    if fast and alike and fast.low > 1:
         return f"{theirs} ({cell.loss} {fast.sentence})"
+    if far:
+        return f"take either loss (it would take {_about(wanted)} seeds to tell them apart)"
     if kind == "open":
-        more = "many more" if wanted is None else f"about {wanted - cell.against.n}"
-        return f"add {more} seeds{f', for {wanted} in all,' if wanted else ''} to settle the difference"
+        assert wanted is not None
+        return f"add about {wanted - cell.against.n} seeds, for {wanted} in all, to settle the difference"
     return {
         "better": mine,
         "worse": theirs,
@@ -144,6 +154,12 @@ def advice(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> str:
     if not places:
         return f"What to do: run {LEAST_SEEDS} or more seeds of both losses."
     return f"What to do: {'; '.join(f'{what} on {_listed(where)}' for what, where in places.items())}."
+
+
+def speeds(rows: Sequence[Cell], reached: Sequence[Reach], said: str) -> list[str]:
+    """Say for each data set and batch size how many times the steps it takes, where that is not said yet."""
+    found = ((c, headline(reached, c)) for c in asked(rows))
+    return [f"On {place(c)} {c.loss} {fast.sentence}." for c, fast in found if fast and fast.sentence not in said]
 
 
 def next_steps(rows: Sequence[Cell], reached: Sequence[Reach]) -> list[str]:
