@@ -101,7 +101,7 @@ def test_export_has_one_row_per_run_and_epoch_and_import_reads_it(filled, tmp_pa
     file.write_text(call("study", "export", "--store", filled, "--format", "csv"))
     other = tmp_path / "other.sqlite"
     text = call("study", "import", file, "--store", other)
-    assert "imported 6 runs, 0 were finished here before, 0 are still to do" in text
+    assert "imported 6 runs, 0 were finished here before, 0 still to do" in text
     assert "runs: 0 epochs to do" in call("study", "run", *QUICK, "--store", other)
     assert "no_such_file" in call("study", "import", "no_such_file.csv", "--store", other, code=1)
 

@@ -169,6 +169,4 @@ def import_(
         with Store(store) as opened:
             taken, kept, left = exchange.import_rows(opened, table)
     if not quiet:
-        typer.echo(
-            f"{store}: imported {taken} runs, {kept} were finished here before, {left} are still to do", err=True
-        )
+        typer.echo(f"{store}: imported {taken} runs, {kept} were finished here before, {left} still to do", err=True)
