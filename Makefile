@@ -23,7 +23,7 @@ VARIANTS += avx2 avx512
 SANITIZE += -DHS_X86_VARIANTS
 FLAGS_avx2 := -mavx2 -mfma
 # GCC 12 warns about its own AVX-512 headers (GCC bug 105593).
-FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512dq -mavx512vl -Wno-maybe-uninitialized -Wno-uninitialized
 endif
 
 # No report of the documentation's tools on their own future.

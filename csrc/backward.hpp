@@ -33,8 +33,6 @@ class BackwardTasks {
     int64_t number;
 
   private:
-    static constexpr int W = Lanes<T>::width;
-
     // A slice is NaN as a whole or not at all, so its first entry tells.
     void report(int64_t slice, bool nan, const Dual& dual) const {
         double none = std::numeric_limits<double>::quiet_NaN();
@@ -54,7 +52,7 @@ class BackwardTasks {
         int64_t n = p.layout.n;
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
-            if (n >= W && n < parallel_row && !p.grad_tau) {
+            if (n < parallel_row && !p.grad_tau) {
                 dual[r] = dual_row<T, false>(p.y + at, p.v + at, n);
                 continue;
             }
@@ -76,7 +74,6 @@ class BackwardTasks {
     }
 
     HS_APART Dual part(const T* y, const T* v, int64_t n) const {
-        if (n < W) return dual_short_row(y, v, n);
         return p.grad_tau ? dual_row<T, true>(y, v, n) : dual_row<T, false>(y, v, n);
     }
 

@@ -36,7 +36,7 @@ struct DualLanes {
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
         typename L::Int on = active(yy);
         v += L::keep(vv, on);
-        count -= on;
+        count = L::tally(on, count);
         if constexpr (full) {
             y += L::keep(yy, on);
             vy += L::keep(vv * yy, on);
@@ -53,20 +53,17 @@ struct DualLanes {
     }
 };
 
-// Rows shorter than a register; apart, to spare the others its registers.
-template <class T>
-HS_APART Dual dual_short_row(const T* y, const T* v, int64_t n) {
-    Dual out{0, 0, 0, 0};
-    for (int64_t i = 0; i < n; ++i) out.add_entry(y[i], v[i]);
-    return out;
-}
-
 template <class T, bool full>
 HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
     Dual out{0, 0, 0, 0};
     DualLanes<T, full> a, b;
+    if (n < W) {
+        a.add(L::load_first(y, n), L::load_first(v, n));
+        a.collect(b, out);
+        return out;
+    }
     // The last register overlaps the one before: what is in that counts as zero here.
     if (int left = static_cast<int>(n % W))
         b.add(L::keep(L::load(y + n - W), lanes_from<T>(W - left)), L::load(v + n - W));
@@ -93,15 +90,13 @@ template <class T>
 HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
     using L = Lanes<T>;
     constexpr int W = L::width;
-    typename L::Vec m = L::splat(mean), inv = L::splat(inverse);
-    auto write = [&](int64_t i) {
-        L::store(grad + i, L::keep((L::load(v + i) - m) * inv, DualLanes<T, false>::active(L::load(y + i))));
-    };
+    using Vec = typename L::Vec;
+    Vec m = L::splat(mean), inv = L::splat(inverse);
+    auto of = [&](Vec yy, Vec vv) { return L::keep((vv - m) * inv, DualLanes<T, false>::active(yy)); };
+    if (n < W) return L::store_first(grad, n, of(L::load_first(y, n), L::load_first(v, n)));
     int64_t i = 0;
-    for (; i + W <= n; i += W) write(i);
-    if (i == n) return;
-    if (n >= W) return write(n - W);
-    for (; i < n; ++i) grad[i] = grad_of(y[i], v[i], mean, inverse);
+    for (; i + W <= n; i += W) L::store(grad + i, of(L::load(y + i), L::load(v + i)));
+    if (i < n) L::store(grad + n - W, of(L::load(y + n - W), L::load(v + n - W)));
 }
 
 struct LaneDuals {

@@ -34,7 +34,10 @@ struct Lanes {
 
     // Intrinsics, because the compiler converts vectors piece by piece.
     static HS_INLINE void halves(Vec v, Wide* half) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512DQ__)
+        half[0] = (Wide)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)v));
+        half[1] = (Wide)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
+#elif defined(__AVX2__)
         half[0] = (Wide)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)v));
         half[1] = (Wide)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
 #else
@@ -80,9 +83,12 @@ struct Lanes {
             std::memcpy(half, &v, sizeof v);
             return fold<E>(half[0] + half[1]);
         } else {
-            E s = v[0] + v[1];
-            if constexpr (sizeof(E) == 4) s += v[2] + v[3];
-            return s;
+            if constexpr (sizeof(E) == 8) return v[0] + v[1];
+            // Two counts at a time, in the halves of one number: neither comes near 2^32.
+            uint64_t pair[2];
+            std::memcpy(pair, &v, sizeof v);
+            uint64_t sum = pair[0] + pair[1];
+            return static_cast<E>(sum + (sum >> 32));
         }
     }
 
@@ -98,6 +104,29 @@ struct Lanes {
     }
     static HS_INLINE void store(T* p, Vec v) { std::memcpy(p, &v, sizeof v); }
     static HS_INLINE void store_int(IntOf<T>* p, Int v) { std::memcpy(p, &v, sizeof v); }
+    // The first n lanes, n < width; what is loaded beside them is 0. Not by memcpy: of so few it is slow.
+    static HS_INLINE Vec load_first(const T* p, int64_t n) {
+#if defined(__AVX512F__)
+        auto mask = static_cast<uint16_t>((1u << n) - 1);
+        if constexpr (sizeof(T) == 4) return (Vec)_mm512_maskz_loadu_ps(mask, p);
+        else return (Vec)_mm512_maskz_loadu_pd(static_cast<uint8_t>(mask), p);
+#else
+        Vec v = {};
+        for (int l = 0; l + 1 < width; ++l)
+            if (l < n) v[l] = p[l];
+        return v;
+#endif
+    }
+    static HS_INLINE void store_first(T* p, int64_t n, Vec v) {
+#if defined(__AVX512F__)
+        auto mask = static_cast<uint16_t>((1u << n) - 1);
+        if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(p, mask, (__m512)v);
+        else _mm512_mask_storeu_pd(p, static_cast<uint8_t>(mask), (__m512d)v);
+#else
+        for (int l = 0; l + 1 < width; ++l)
+            if (l < n) p[l] = v[l];
+#endif
+    }
     static HS_INLINE Vec splat(T value) { return value - Vec{}; }
     static HS_INLINE Int splat_int(IntOf<T> value) { return value - Int{}; }
     static HS_INLINE Int equal(Int a, Int b) { return a == b; }
@@ -110,6 +139,21 @@ struct Lanes {
         return (Vec)_mm_andnot_si128((__m128i)mask, (__m128i)v);
 #else
         return (Vec)((Int)v & ~mask);
+#endif
+    }
+    // With AVX-512 a mask goes into the addition itself.
+    static HS_INLINE Vec add_unless(Int mask, Vec sum, Vec v) {
+#if defined(__AVX512F__)
+        return mask ? sum : sum + v;
+#else
+        return sum + drop(v, mask);
+#endif
+    }
+    static HS_INLINE Int tally(Int mask, Int counts) {
+#if defined(__AVX512F__)
+        return mask ? counts + 1 : counts;
+#else
+        return counts - mask;
 #endif
     }
     static HS_INLINE Vec pick(Int mask, Vec yes, Vec no) { return mask ? yes : no; }

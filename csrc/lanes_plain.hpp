@@ -67,6 +67,12 @@ struct Lanes {
     }
     static void store(T* p, Vec v) { std::memcpy(p, v.v, sizeof v.v); }
     static void store_int(IntOf<T>* p, Int v) { std::memcpy(p, v.v, sizeof v.v); }
+    static Vec load_first(const T* p, int64_t n) {
+        return Vec::each([&](int l) { return l < n ? p[l] : T(0); });
+    }
+    static void store_first(T* p, int64_t n, Vec v) {
+        std::memcpy(p, v.v, static_cast<size_t>(n) * sizeof(T));
+    }
     static Vec splat(T value) {
         return Vec::each([&](int) { return value; });
     }
@@ -82,6 +88,8 @@ struct Lanes {
     static Vec drop(Vec v, Int mask) {
         return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; });
     }
+    static Vec add_unless(Int mask, Vec sum, Vec v) { return sum + drop(v, mask); }
+    static Int tally(Int mask, Int counts) { return counts - mask; }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
     }

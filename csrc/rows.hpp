@@ -21,9 +21,9 @@ struct Pass {
     HS_INLINE Vec add(Vec x, Vec& sum, Int& above, Int& ones) const {
         Vec zero = L::splat(0), t = place(x), positive = L::max(zero, t);
         Int full = t >= L::splat(1);
-        sum += L::drop(positive, full);
-        above -= t > zero;
-        ones -= full;
+        sum = L::add_unless(full, sum, positive);
+        above = L::tally(t > zero, above);
+        ones = L::tally(full, ones);
         return positive;
     }
 };
@@ -56,12 +56,9 @@ HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t 
         if constexpr (write) L::store(y + n - W, L::min(one, L::max(L::splat(0), at.place(v))));
         return sum;
     }
-    T tail[W];
-    L::store(tail, none);
-    std::memcpy(tail, x, static_cast<size_t>(n) * sizeof(T));
-    Vec p = at.add(L::load(tail), sum, above, ones);
-    L::store(tail, L::min(one, p));
-    if constexpr (write) std::memcpy(y, tail, static_cast<size_t>(n) * sizeof(T));
+    Vec v = L::pick(lanes_from<T>(static_cast<int>(n)), none, L::load_first(x, n));
+    Vec p = at.add(v, sum, above, ones);
+    if constexpr (write) L::store_first(y, n, L::min(one, p));
     return sum;
 }
 
@@ -127,11 +124,7 @@ HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     for (; i + W <= n; i += W) L::store(y + i, L::min(one, L::max(zero, at.place(L::load(x + i)))));
     if (i == n) return;
     if (n >= W) return L::store(y + n - W, L::min(one, L::max(zero, at.place(L::load(x + n - W)))));
-    T tail[W] = {};
-    size_t all = static_cast<size_t>(n) * sizeof(T);
-    std::memcpy(tail, x, all);
-    L::store(tail, L::min(one, L::max(zero, at.place(L::load(tail)))));
-    std::memcpy(y, tail, all);
+    L::store_first(y, n, L::min(one, L::max(zero, at.place(L::load_first(x, n)))));
 }
 
 // The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.

@@ -29,9 +29,11 @@ struct SegmentTasks {
         int64_t at = p.offsets[s];
         Project<T> row{layout(s), {nullptr, p.k[s]}, {nullptr, p.tau[s]}, p.x + at, p.y + at, nullptr,
                        threads};
-        if (row.layout.n == 0) return;
+        int64_t n = row.layout.n;
+        if (n == 0) return;
         Result found;
-        project_rows(row, 0, 1, row.x, row.y, row.layout.n, threads, found);
+        ProjectSink<T> sink{row, 0, n, row.y, threads, found};
+        solve_row(Rows<T>{row.x, n, n, 0, 1, row.k, row.tau, threads}, 0, sink);
         if (found.status != Status::ok) fail(result, found.status, s, found.limit);
     }
 

@@ -7,13 +7,15 @@
 namespace hs::HS_VARIANT {
 
 constexpr int64_t side_bytes = 16 << 10;    // half of the first-level cache
-constexpr int most_side_by_side = 64, longest_side_by_side = 24;
+constexpr int most_side_by_side = 64;
+template <class T>
+constexpr int longest_side_by_side = Lanes<T>::width < 16 ? 24 : 32;
 
 // How many rows of n entries go side by side; 0 if they are too long for it.
 template <class T>
 constexpr int64_t rows_side_by_side(int64_t n) {
     int64_t fit = side_bytes / static_cast<int64_t>(sizeof(T)) / n / Lanes<T>::width * Lanes<T>::width;
-    return n > longest_side_by_side ? 0 : fit < most_side_by_side ? fit : most_side_by_side;
+    return n > longest_side_by_side<T> ? 0 : fit < most_side_by_side ? fit : most_side_by_side;
 }
 
 template <class T, class Sink>
@@ -148,16 +150,18 @@ class SideBySide {
     alignas(64) T entries[side_bytes / sizeof(T)];
 };
 
+// How a row is searched depends on its length, and hardly on how many rows there are: a row's results are the
+// same to the last bit whatever its neighbors. Up to two rows of middle length go one by one, in the same steps.
 template <class T, class Sink>
 void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
-    if (rows.n > short_row || rows.all < 3) {
-        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, sink);
-        return;
-    }
-    if (int64_t side = rows_side_by_side<T>(rows.n); side > 0 && rows.all >= Lanes<T>::width / 2) {
+    if (int64_t side = rows_side_by_side<T>(rows.n)) {
         SideBySide<T, Sink> search(rows, sink);
         for (int64_t r = 0; r < count; r += side)
             search.run(r, static_cast<int>(count - r < side ? count - r : side));
+        return;
+    }
+    if (rows.n > short_row || rows.all < 3) {
+        for (int64_t r = 0; r < count; ++r) solve_row(rows, r, sink);
         return;
     }
     // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of

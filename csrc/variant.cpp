@@ -31,7 +31,7 @@ static bool supported() {
 static const Constant constants[] = {
     {"float32_lanes", Lanes<float>::width},
     {"float64_lanes", Lanes<double>::width},
-    {"rows_side_by_side_longest", longest_side_by_side},
+    {"rows_side_by_side_longest", longest_side_by_side<float>},
     {"rows_side_by_side_most", most_side_by_side},
     {"always_written", always_written},
     {"short_row", short_row},

@@ -107,7 +107,8 @@ def _synchronise(source: Path, target: Path) -> None:
         if not target.exists() or target.read_bytes() != source.read_bytes():
             shutil.copy(source, target)
         return
-    wanted = {p.relative_to(source) for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    files = (p for p in source.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    wanted = {p.relative_to(source) for p in files if p.suffix != ".so"}  # the copy's module is built, not copied
     for old in [p for p in target.rglob("*") if p.is_file()]:
         if old.relative_to(target) not in wanted and old.suffix != ".so":
             old.unlink()

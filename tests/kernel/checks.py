@@ -12,6 +12,7 @@ from tests.kernel import exact
 from tests.kernel.shapes import Problem
 
 THREADS = (1, 2, 3)
+FEW = (1, 2, 3, 7)
 
 
 class Numbers(NamedTuple):
@@ -198,7 +199,7 @@ def check_loss(problem: Loss, found: list[np.ndarray]) -> None:
 
 
 def check(problem: Problem) -> list[np.ndarray]:
-    """Right on one thread, and the same bits on several; the results."""
+    """Right on one thread, the same bits on several, and for a row whatever its neighbors; the results."""
     given = numbers(problem)
     loss = loss_problem(problem, given)
     first: list[np.ndarray] = []
@@ -210,11 +211,21 @@ def check(problem: Problem) -> list[np.ndarray]:
             if not first:
                 check_operator(problem, given, found[:-2])
                 check_loss(loss, found[-2:])
+                check_few(problem, given, found)
                 first = found
             same_bits(f"{threads} threads", found, first)
     finally:
         torch.set_num_threads(before)
     return first
+
+
+def check_few(problem: Problem, given: Numbers, found: list[np.ndarray]) -> None:
+    """A row's results do not depend on how many rows are solved with it. A column's may, in the last bit."""
+    rows, loss = found[:-2], found[-2:]
+    for few in FEW if problem.layout in ("last", "strided") else ():
+        if few < problem.slices:
+            again = operate(problem, Numbers(*(part[:few] for part in given)))
+            same_bits(f"only {few} of the rows", again + loss, [part[:few] for part in rows] + loss)
 
 
 def same_bits(when: str, found: list[np.ndarray], first: list[np.ndarray]) -> None:
