@@ -15,7 +15,7 @@ from hypersimplex.study.results import results
 from hypersimplex.study.rows import finite, table_rows
 from hypersimplex.study.stats import Cell, Result, cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import advice, budget, footnotes, settings_tried, speeds, verdict
+from hypersimplex.study.verdict import advice, advice_lines, answers, budget, footnotes, settings_tried, speeds, verdict
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Comparison:
         for part in dict.fromkeys((c.dataset, c.measure) for c in shown):
             here = [c for c in shown if (c.dataset, c.measure) == part]
             console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
-            for note in footnotes(here):
-                console.print(f"By plain argmax, {note}.", style="dim")
+            if notes := footnotes(here):
+                console.print(f"By plain argmax: {'; '.join(notes)}.", style="dim")
         for line in yardsticks:
             console.print(line, soft_wrap=True)
         if rows and not self.paper_rule:
@@ -86,10 +86,9 @@ class Comparison:
             reached = self.reached(rows)
             for warning in caveats(self.runs, self.finished, rows, reached):
                 console.print(f"warning: {warning}", style="yellow")
-            console.print(verdict(rows))
-            for line in speeds(rows, reached, advice(rows, reached)):
+            for line in answers(rows) + speeds(rows, reached, advice(rows, reached)):
                 console.print(line)
-            console.print(advice(rows, reached))
+            console.print("\n".join(advice_lines(rows, reached)), style="bold")
 
     def as_json(self) -> str:
         rows = self.cells()

@@ -154,7 +154,7 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
         caption += f"p by paired t-test, Holm's over {count} "
         caption += f"{'secondary ' * (not primary)}comparison{'s' * (count != 1)}"
         if primary:
-            caption += f" of {primary[0].loss}, the primary question; of the others, secondary, over theirs"
+            caption += f" of {primary[0].loss}, the primary question; the other losses are corrected apart"
     table = Table(
         title=cells[0].dataset,
         caption=caption,

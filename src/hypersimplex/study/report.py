@@ -19,7 +19,7 @@ from hypersimplex.study.rows import finite, table_rows, tables
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import advice, budget, footnotes, next_steps, verdict
+from hypersimplex.study.verdict import advice, answers, budget, footnotes, next_steps, verdict
 
 
 def beside(store: Path) -> Path:
@@ -40,6 +40,7 @@ def gather(store: Store, baseline: str | None, metric: str | None = None) -> dic
     versions = {k: sorted({str(p[k]) for p in records if p.get(k) is not None}) for k in MADE}
     return {
         "verdict": verdict(rows),
+        "answers": answers(rows),
         "advice": advice(rows, reached),
         "next_steps": next_steps(rows, reached),
         "caveats": caveats(runs, finished, rows, reached),

@@ -64,11 +64,16 @@ def needed(cell: Cell) -> int | None:
 
 
 def verdict(rows: Sequence[Cell]) -> str:
+    """Answer the primary question in one paragraph."""
+    return " ".join(answers(rows))
+
+
+def answers(rows: Sequence[Cell]) -> list[str]:
     """Answer the primary question: for each loss, baseline and measure, what the corrected tests allow to say."""
     found = asked(rows)
     if not found:
         baselines = " or ".join(sorted({c.baseline for c in rows}))
-        return f"No HyperSimplex run can be compared with {baselines} yet: {LEAST_SEEDS} seeds of both are needed."
+        return [f"No HyperSimplex run can be compared with {baselines} yet: {LEAST_SEEDS} seeds of both are needed."]
     sentences = []
     for kind in dict.fromkeys((c.loss, c.baseline, c.measure) for c in found):
         sentences += _answers([c for c in found if (c.loss, c.baseline, c.measure) == kind])
@@ -78,7 +83,7 @@ def verdict(rows: Sequence[Cell]) -> str:
         counts = "/".join(map(str, sorted({c.comparisons for c in tested})))
         over = f"Holm's correction over {counts} comparison{'s' * (counts != '1')}"
         sentences.append(f"Tested over {seeds} seeds, at p < {LEVEL} after {over}.")
-    return " ".join(sentences)
+    return sentences
 
 
 def _answers(cells: Sequence[Cell]) -> list[str]:
@@ -98,12 +103,12 @@ def _not_called(cell: Cell) -> str:
     assert against is not None
     would = _about(wanted)
     if kind == "open":
-        rest = f"; {against.n} seeds are too few to call it, {would} would do"
+        rest = f". {against.n} seeds are too few to call it; {would} would do"
     elif kind == "small":
-        sure = "sure, but " * (cell.holm_p < LEVEL)
-        rest = f": {sure}less than {least(cell)}, which makes no difference in practice"
-        if cell.holm_p >= LEVEL and (wanted is None or wanted > against.n):
-            rest += f"; {would} seeds would tell whether it is as much as that"
+        unsure = cell.holm_p >= LEVEL and (wanted is None or wanted > against.n)
+        rest = ". That is" if cell.holm_p < LEVEL else ". If that is its true size, it is"
+        rest += f" less than {least(cell)}, which makes no difference in practice"
+        rest += f"; {would} seeds would tell" * unsure
     elif against.n < LEAST_SEEDS:
         rest = f" over {against.n} seed{'s' * (against.n > 1)}; a test needs {LEAST_SEEDS} or more"
     else:
@@ -146,14 +151,26 @@ def action(cell: Cell, rows: Sequence[Cell], fast: Reach | None) -> str:
     }[kind]
 
 
-def advice(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> str:
-    """Say in one sentence what to do."""
+def actions(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> dict[str, list[str]]:
+    """What to do, and where: on which data sets, at which batch sizes."""
     places: dict[str, list[str]] = {}
     for c in asked(rows):
         places.setdefault(action(c, rows, headline(reached, c)), []).append(place(c))
-    if not places:
-        return f"What to do: run {LEAST_SEEDS} or more seeds of both losses."
-    return f"What to do: {'; '.join(f'{what} on {_listed(where)}' for what, where in places.items())}."
+    return places or {f"run {LEAST_SEEDS} or more seeds of both losses": []}
+
+
+def advice(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> str:
+    """Say in one sentence what to do."""
+    found = (f"{what} on {_listed(where)}" if where else what for what, where in actions(rows, reached).items())
+    return f"What to do: {'; '.join(found)}."
+
+
+def advice_lines(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> list[str]:
+    """The same with a line for each of several actions."""
+    found = actions(rows, reached).items()
+    if len(found) == 1:
+        return [advice(rows, reached)]
+    return ["What to do:", *(f"  {_listed(where)}: {what.rstrip(',')}" for what, where in found)]
 
 
 def speeds(rows: Sequence[Cell], reached: Sequence[Reach], said: str) -> list[str]:
