@@ -68,6 +68,17 @@ def test_slices_along_the_first_axis(fe, dtype, columns):
         agrees(fe, x, np.linspace(0, rows, columns), np.linspace(0.1, 3, columns), axis=0)
 
 
+@every_front_end_and_dtype(WIDE, (NUMPY, TORCH))
+@pytest.mark.parametrize("columns", [2, 3, 5, 7])
+def test_long_narrow_columns_whose_last_rows_do_not_fill_a_register(fe, dtype, columns):
+    for n in range(20_000, 20_017):
+        x = np.random.default_rng(n).normal(size=(n, columns)).astype(dtype)
+        x[-16:] += 3  # what is left over counts
+        expected = fe.soft_binary_argmax(np.ascontiguousarray(x.T), n / 10).T
+        near = 2 * tolerance(dtype, k=n / 10)
+        np.testing.assert_allclose(fe.soft_binary_argmax(x, n / 10, axis=0), expected, rtol=0, atol=near)
+
+
 @every_wide_dtype
 @pytest.mark.parametrize("n", [*range(1, 36), 63, 64, 65, 127, 128, 129, 1000, 1023, 1025, 4097])
 def test_every_remainder_of_a_vector(fe, dtype, n):
