@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 PATIENCE = {"lightgbm": 3, "lightgbm-paper": 1}  # epochs without a better validation AUC
 
 
-class Rows(lgb.Sequence):  # type: ignore[misc]
+class Rows(lgb.Sequence):  # type: ignore[misc, unused-ignore]
     """Some rows of an array on disk, read in pieces."""
 
     batch_size = 65536
