@@ -151,7 +151,8 @@ class SideBySide {
 };
 
 // How a row is searched depends on its length, and hardly on how many rows there are: a row's results are the
-// same to the last bit whatever its neighbors. Up to two rows of middle length go one by one, in the same steps.
+// same to the last bit whatever its neighbors. Up to two rows of middle length go one by one, in the same
+// steps.
 template <class T, class Sink>
 void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     if (int64_t side = rows_side_by_side<T>(rows.n)) {

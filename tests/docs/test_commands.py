@@ -1,8 +1,8 @@
 """Every command line of the documentation names things that exist: options, make targets, files, extras."""
 
+import itertools
 import re
 import shlex
-from itertools import pairwise
 
 import pytest
 
@@ -35,7 +35,12 @@ def parse(words):
 
     from hypersimplex.cli import app
 
-    command = get_command(app)
+    if words[:1] == ["bench"]:  # which hands its options on
+        from benchmarks.peers.__main__ import app as suite
+
+        command, words = get_command(suite), words[1:]
+    else:
+        command = get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     context = command.context_class(command)
@@ -53,7 +58,7 @@ def extras(requirement):
 
 
 def check(words):
-    program, *rest = words
+    program, *rest = itertools.dropwhile(re.compile(r"[A-Z_]+=").match, words)  # variables of the environment first
     if program == "hypersimplex":
         parse(rest)
     elif program == "make":
@@ -63,7 +68,7 @@ def check(words):
         for requirement in (word for word in rest if word.startswith(".")):
             assert all(re.search(rf"^{extra} = ", metadata, re.MULTILINE) for extra in extras(requirement)), requirement
     elif program in ("python", "torchrun"):
-        modules = [word.replace(".", "/") for flag, word in pairwise(rest) if flag == "-m"]
+        modules = [word.replace(".", "/") for flag, word in itertools.pairwise(rest) if flag == "-m"]
         files = [word for word in rest if word.endswith(".py")]
         assert modules or files, words
         for module in modules:
