@@ -111,12 +111,12 @@ def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], in
     # NumPy has no bfloat16 of its own; ml_dtypes registers one under that name.
     if dtype.kind != "f" and dtype.name != "bfloat16":
         raise _checks.not_floating("x", dtype)
-    if dtype != np.float32 and dtype != np.float64:
+    if dtype != np.float32 and dtype != np.float64:  # nor of the other byte order
         x = x.astype(np.float32 if dtype.itemsize < 4 else np.float64)
     steps = [s // x.itemsize for s in x.strides]
-    odd = any(s % x.itemsize for s in x.strides) or not x.flags.aligned or not x.dtype.isnative
+    odd = any(s % x.itemsize for s in x.strides) or not x.flags.aligned
     if odd or np.empty_like(x).strides != x.strides or not _kernel.lies_evenly(x.shape, steps, along):
-        x = x.astype(x.dtype.newbyteorder("="), order="C")
+        x = x.astype(x.dtype, order="C")
     return x, dtype, along
 
 

@@ -141,7 +141,15 @@ def test_scores_of_lightgbm_are_not_copied():
     np.testing.assert_array_equal(grad, other)
 
 
-@pytest.mark.parametrize("make", [lambda x: x[::-1], lambda x: np.repeat(x, 2, 0)[::2], lambda x: x.astype(">f8")])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[::-1],
+        lambda x: np.repeat(x, 2, 0)[::2],
+        lambda x: x.astype(">f8"),
+        lambda x: np.asfortranarray(np.concatenate([x, x]))[:64],  # columns with a gap between them
+    ],
+)
 def test_any_layout(make):
     y, scores = problem(64, 3)
     turned = make(scores)

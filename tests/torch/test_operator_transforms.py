@@ -125,6 +125,15 @@ def test_compile_of_a_jvp():
 
 
 @pytest.mark.usefixtures("path")
+def test_infinities_that_share_k_are_seen_by_a_transform():
+    x = torch.tensor([[torch.inf, torch.inf, 1.0], [-torch.inf, 1.0, 1.5]], dtype=DOUBLE)
+    expected = soft_binary_argmax(x, 1.0)
+    assert torch.equal(expected, torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.25, 0.75]], dtype=DOUBLE))
+    assert torch.equal(func.vmap(lambda row: soft_binary_argmax(row, 1.0))(x), expected)
+    gradient = func.grad(lambda x: soft_binary_argmax(x, 1.0)[1, 2])(x)
+    assert torch.equal(gradient, torch.tensor([[0.0, 0.0, 0.0], [0.0, -0.5, 0.5]], dtype=DOUBLE))
+
+
 def test_vmap_over_each_argument():
     x, k, tau, _ = case()
     expected = soft_binary_argmax(x, k, tau)
