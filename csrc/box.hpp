@@ -2,7 +2,6 @@
 // another sum. sum(w clip((x - mu w)/tau, lower, upper)) falls as mu rises, along pieces of slope
 // -(sum of w^2 over the free entries)/tau.
 #pragma once
-#include "arrangement.hpp"
 #include "box_passes.hpp"
 
 namespace hs::HS_VARIANT {
@@ -25,16 +24,16 @@ template <class T>
 class BoxSolver {
   public:
     BoxSolver(const Box<T>& problem, int64_t row, int threads_within)
-        : p(problem), slice(row), threads(threads_within), total(p.total[row]), tau(p.tau[row]) {
-        double inverse = 1 / tau, most = std::numeric_limits<double>::max();
-        this->row = {p.x + row * p.n, series(p.lower), series(p.upper), series(p.weight),
-                     inverse < most ? inverse : most};
-    }
+        : p(problem),
+          slice(row),
+          threads(threads_within),
+          total(p.total[row]),
+          tau(p.tau[row]),
+          row(box_row(p, p.x, row)) {}
 
     void run(Result& result) {
-        BoxSurvey found = sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
-            return add_entries<Surveyor, BoxSurvey>(row, from, to, Surveyor{});
-        });
+        BoxSurvey found = survey<true>();
+        if (!std::isfinite(found.size + found.ww + found.xx) || found.wrong > 0) found = survey<false>();
         if (found.wrong > 0) return complain(result);
         double eps = static_cast<double>(std::numeric_limits<T>::epsilon()), room = 4 * eps * found.size;
         if (found.nan > 0) found.most = std::numeric_limits<double>::infinity();
@@ -46,13 +45,18 @@ class BoxSolver {
     }
 
   private:
-    Series series(const PerEntry& e) const { return {e.values + slice * e.row_stride, e.step}; }
-
     T* out() const { return p.y + slice * p.n; }
+
+    template <bool finite>
+    BoxSurvey survey() const {
+        return sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
+            return add_entries<BoxSurvey>(row, from, to, Surveyor<finite>{});
+        });
+    }
 
     BoxSums sums(double mu, double low) const {
         return sum_blocks<BoxSums>(p.n, threads, [&](int64_t from, int64_t to) {
-            return add_entries<BoxAdder, BoxSums>(row, from, to, BoxAdder{{mu, low, row.inverse}});
+            return add_entries<BoxSums>(row, from, to, BoxAdder{{mu, low, row.inverse}});
         });
     }
 
@@ -181,8 +185,7 @@ template <class T>
 struct BoxTasks {
     const Box<T>& p;
     Tiles tiles;
-    explicit BoxTasks(const Box<T>& problem)
-        : p(problem), tiles(p.rows, p.n < task_entries ? task_entries / (p.n + 1) + 1 : 1) {}
+    explicit BoxTasks(const Box<T>& problem) : p(problem), tiles(box_tiles(p)) {}
     void run(int64_t task, int threads, Result& result) const {
         int64_t first = tiles.first(task);
         for (int64_t r = first; r < first + tiles.width(task); ++r) BoxSolver<T>(p, r, threads).run(result);

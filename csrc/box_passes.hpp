@@ -1,20 +1,25 @@
 // Passes over one row of a box section, in double precision: what its bounds allow, its sums at some mu, and
 // y = clip((x - mu w)/tau, lower, upper).
 #pragma once
+#include "arrangement.hpp"
 #include "kernel.hpp"
 #include "newton.hpp"
 #include "wide.hpp"
 
 namespace hs::HS_VARIANT {
 
-// Numbers one after the other, or one for all entries.
+// Numbers one after the other, in double or single precision, or one for all entries.
 struct Series {
     const double* at;
+    const float* singles;
     int64_t step;
     HS_INLINE typename Wide::Vec load(int64_t i) const {
-        return step ? Wide::load(at + i) : Wide::splat(*at);
+        return !step ? Wide::splat(first()) : singles ? load_wide(singles + i) : Wide::load(at + i);
     }
-    double operator[](int64_t i) const { return at[i * step]; }
+    double operator[](int64_t i) const {
+        return singles ? static_cast<double>(singles[i * step]) : at[i * step];
+    }
+    double first() const { return (*this)[0]; }
 };
 
 // A register of entries: x, their bounds and their weights.
@@ -22,14 +27,33 @@ struct Entries {
     typename Wide::Vec x, lower, upper, weight;
 };
 
+// How bounds and weights are given: as three numbers, as three arrays of one precision, or in any way.
+enum class Given { numbers, singles, doubles, mixed };
+
 template <class T>
 struct BoxRow {
     const T* x;
     Series lower, upper, weight;
     double inverse;    // 1/tau
 
+    Given given() const {
+        if (!(lower.step || upper.step || weight.step)) return Given::numbers;
+        if (!(lower.step && upper.step && weight.step)) return Given::mixed;
+        int single = !!lower.singles + !!upper.singles + !!weight.singles;
+        return single == 3 ? Given::singles : single == 0 ? Given::doubles : Given::mixed;
+    }
+
+    template <Given how>
     HS_INLINE Entries load(int64_t i) const {
-        return {load_wide(x + i), lower.load(i), upper.load(i), weight.load(i)};
+        typename Wide::Vec own = load_wide(x + i);
+        if constexpr (how == Given::numbers)
+            return {own, Wide::splat(lower.first()), Wide::splat(upper.first()), Wide::splat(weight.first())};
+        if constexpr (how == Given::singles)
+            return {own, load_wide(lower.singles + i), load_wide(upper.singles + i),
+                    load_wide(weight.singles + i)};
+        if constexpr (how == Given::doubles)
+            return {own, Wide::load(lower.at + i), Wide::load(upper.at + i), Wide::load(weight.at + i)};
+        return {own, lower.load(i), upper.load(i), weight.load(i)};
     }
 
     // The last entries of [i, to), filled up with some that can only be 0.
@@ -46,20 +70,64 @@ struct BoxRow {
     }
 };
 
-// adder.add(entries) for all of [from, to), in short chains: long ones would pile up rounding.
-template <class Adder, class Sum, class T>
-HS_INLINE Sum add_entries(const BoxRow<T>& row, int64_t from, int64_t to, Adder adder) {
+// Row `slice` of a problem, with its y or its x.
+template <class P, class T>
+BoxRow<T> box_row(const P& p, const T* x, int64_t slice) {
+    auto series = [slice](const PerEntry& e) -> Series {
+        int64_t at = slice * e.row_stride;
+        if (e.singles) return {nullptr, e.singles + at, e.step};
+        return {e.values + at, nullptr, e.step};
+    };
+    double inverse = 1 / p.tau[slice], most = std::numeric_limits<double>::max();
+    return {x + slice * p.n, series(p.lower), series(p.upper), series(p.weight),
+            inverse < most ? inverse : most};
+}
+
+// Short rows by the dozen.
+template <class P>
+Tiles box_tiles(const P& p) {
+    return Tiles(p.rows, p.n < task_entries ? task_entries / (p.n + 1) + 1 : 1);
+}
+
+// f(constant) with the constant that says how bounds and weights are given: a loop for each.
+template <class F>
+HS_INLINE auto as_given(Given how, F f) {
+    if (how == Given::numbers) return f(std::integral_constant<Given, Given::numbers>());
+    if (how == Given::singles) return f(std::integral_constant<Given, Given::singles>());
+    if (how == Given::doubles) return f(std::integral_constant<Given, Given::doubles>());
+    return f(std::integral_constant<Given, Given::mixed>());
+}
+
+// adder.add(load(i)) for all of [from, to) and rest(i, to) at its end, in short chains, two at a time: long
+// ones would pile up rounding, and one would wait for itself.
+template <class Sum, class Adder, class Load, class Rest>
+HS_INLINE Sum add_chains(int64_t from, int64_t to, const Adder& adder, Load load, Rest rest) {
     Sum sum{};
     for (int64_t i = from; i < to;) {
-        int64_t stop = i + 64 * together < to ? i + 64 * together : to;
-        Adder chain = adder;
-        for (; i + together <= stop; i += together) chain.add(row.load(i));
-        if (i < stop) chain.add(row.rest(i, stop));
-        i = stop;
+        int64_t stop = i + 128 * together < to ? i + 128 * together : to;
+        Adder chain = adder, other = adder;
+        for (; i + 2 * together <= stop; i += 2 * together) {
+            chain.add(load(i));
+            other.add(load(i + together));
+        }
+        if (i + together <= stop) chain.add(load(i)), i += together;
+        if (i < stop) other.add(rest(i, stop)), i = stop;
+        chain.join(other);
         sum.add(chain.sum());
     }
     return sum;
 }
+
+template <class Sum, class Adder, class T>
+Sum add_entries(const BoxRow<T>& row, int64_t from, int64_t to, const Adder& adder) {
+    return as_given(row.given(), [&](auto how) {
+        return add_chains<Sum>(
+            from, to, adder, [&](int64_t i) { return row.template load<how.value>(i); },
+            [&](int64_t i, int64_t stop) { return row.rest(i, stop); });
+    });
+}
+
+HS_INLINE typename Wide::Vec magnitude(typename Wide::Vec v) { return Wide::max(v, Wide::splat(0) - v); }
 
 // What is known of a row before its search.
 struct BoxSurvey {
@@ -74,33 +142,44 @@ struct BoxSurvey {
     }
 };
 
+// `finite`: as if all numbers were finite. The sums are not if that is wrong.
+template <bool finite>
 struct Surveyor {
     using Vec = typename Wide::Vec;
     using Int = typename Wide::Int;
     Vec least = {}, most = {}, certain = {}, size = {}, wx = {}, ww = {}, xx = {};
-    Int right = {}, number = {}, all = {};
+    Int wrong = {}, nan = {};
 
     HS_INLINE void add(const Entries& e) {
-        Vec zero = Wide::splat(0), big = Wide::splat(std::numeric_limits<double>::max());
-        Int finite = ~(Wide::max(e.x, zero - e.x) > big) & (e.x >= e.x);
-        Vec low = e.weight * e.lower, high = e.weight * e.upper, x = Wide::keep(e.x, finite);
+        Vec zero = Wide::splat(0), low = e.weight * e.lower, high = e.weight * e.upper;
+        Int right = (e.upper >= e.lower) & (e.weight > zero);
         least += low;
-        most += Wide::pick(zero - big > e.x, low, high);
-        certain += Wide::keep(high - low, e.x > big);
-        size += magnitude(low, big) + magnitude(high, big);
-        wx += e.weight * x;
-        ww += Wide::keep(e.weight * e.weight, finite);
-        xx += x * x;
-        right -= (e.upper >= e.lower) & (e.weight > zero) & (big >= e.weight);
-        number -= e.x >= e.x;
-        all -= zero >= zero;
+        if constexpr (finite) {
+            wrong -= ~right;
+            most += high;
+            size += magnitude(low) + magnitude(high);
+            wx = Wide::plus_product(wx, e.weight, e.x);
+            ww = Wide::plus_product(ww, e.weight, e.weight);
+            xx = Wide::plus_product(xx, e.x, e.x);
+        } else {
+            Vec big = Wide::splat(std::numeric_limits<double>::max());
+            Int is_number = e.x >= e.x, bounded = ~(magnitude(e.x) > big) & is_number;
+            Vec x = Wide::keep(e.x, bounded), a = magnitude(low), b = magnitude(high);
+            wrong -= ~(right & (big >= e.weight));
+            nan -= ~is_number;
+            most += Wide::pick(zero - big > e.x, low, high);
+            certain += Wide::keep(high - low, e.x > big);
+            size += Wide::keep(a, big >= a) + Wide::keep(b, big >= b);
+            wx += e.weight * x;
+            ww += Wide::keep(e.weight * e.weight, bounded);
+            xx += x * x;
+        }
     }
-    static HS_INLINE Vec magnitude(Vec v, Vec big) {
-        Vec size = Wide::max(v, Wide::splat(0) - v);
-        return Wide::keep(size, big >= size);
+    HS_INLINE void join(const Surveyor& o) {
+        least += o.least, most += o.most, certain += o.certain, size += o.size;
+        wx += o.wx, ww += o.ww, xx += o.xx, wrong += o.wrong, nan += o.nan;
     }
     BoxSurvey sum() const {
-        double every = static_cast<double>(Wide::total_int(all));
         return {Wide::total(least),
                 Wide::total(most),
                 Wide::total(certain),
@@ -108,8 +187,8 @@ struct Surveyor {
                 Wide::total(wx),
                 Wide::total(ww),
                 Wide::total(xx),
-                every - static_cast<double>(Wide::total_int(right)),
-                every - static_cast<double>(Wide::total_int(number))};
+                static_cast<double>(Wide::total_int(wrong)),
+                static_cast<double>(Wide::total_int(nan))};
     }
 };
 
@@ -123,11 +202,11 @@ struct BoxSums {
 // (x - mu w)/tau, where mu is a number and the digits it has not.
 struct BoxPlace {
     using Vec = typename Wide::Vec;
-    Vec mu, low, inverse;
+    Vec mu, low, minus;    // minus: -1/tau
     BoxPlace(double at, double rest, double per_tau)
-        : mu(Wide::splat(at)), low(Wide::splat(rest)), inverse(Wide::splat(per_tau)) {}
+        : mu(Wide::splat(at)), low(Wide::splat(rest)), minus(Wide::splat(-per_tau)) {}
     HS_INLINE Vec of(const Entries& e) const {
-        return (Wide::splat(0) - (Wide::fused(mu, e.weight, e.x) + low * e.weight)) * inverse;
+        return Wide::plus_product(Wide::fused(mu, e.weight, e.x), low, e.weight) * minus;
     }
 };
 
@@ -142,7 +221,10 @@ struct BoxAdder {
         free_sum += Wide::keep(part, inside);
         free += Wide::keep(e.weight * e.weight, inside);
         fixed += Wide::drop(part, inside);
-        bulk += Wide::max(part, Wide::splat(0) - part);
+        bulk += magnitude(part);
+    }
+    HS_INLINE void join(const BoxAdder& o) {
+        free_sum += o.free_sum, free += o.free, fixed += o.fixed, bulk += o.bulk;
     }
     BoxSums sum() const {
         return {Wide::total(free_sum), Wide::total(free), Wide::total(fixed), Wide::total(bulk)};
@@ -156,16 +238,17 @@ void write_box(const BoxRow<T>& row, T* y, int64_t from, int64_t to, double mu, 
     using Vec = typename Wide::Vec;
     BoxPlace place(mu, low, row.inverse);
     Vec few = Wide::splat(4 * std::numeric_limits<double>::epsilon()), each = Wide::splat(slack);
-    for (int64_t i = from; i < to; i += together) {
-        Entries e = i + together <= to ? row.load(i) : row.rest(i, to);
-        Vec t = place.of(e), zero = Wide::splat(0), room = each * e.weight;
-        Vec down = few * Wide::max(e.lower, zero - e.lower) + room,
-            up = few * Wide::max(e.upper, zero - e.upper) + room;
+    auto put = [&](const Entries& e) {
+        Vec t = place.of(e), room = each * e.weight;
+        Vec down = few * magnitude(e.lower) + room, up = few * magnitude(e.upper) + room;
         t = Wide::pick(t >= e.upper - up, e.upper, Wide::pick(e.lower + down >= t, e.lower, t));
-        double out[together];
-        Wide::store(out, Wide::min(e.upper, Wide::max(e.lower, t)));
-        for (int l = 0; l < together && i + l < to; ++l) y[i + l] = static_cast<T>(out[l]);
-    }
+        return Wide::min(e.upper, Wide::max(e.lower, t));
+    };
+    as_given(row.given(), [&](auto how) {
+        int64_t i = from;
+        for (; i + together <= to; i += together) store_wide(y + i, put(row.template load<how.value>(i)));
+        if (i < to) store_some(y + i, put(row.rest(i, to)), to - i);
+    });
 }
 
 }    // namespace hs::HS_VARIANT

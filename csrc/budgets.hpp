@@ -40,6 +40,75 @@ inline Answer box(const Array& x, const Output& y, const Doubles& mu, const Numb
                numbers(std::optional<Doubles>(mu), rows, "mu", "row"), threads);
 }
 
+// On addresses. Those of total, tau, lower, upper and weight may be 0: then it is the number of that place in
+// `numbers`. `kinds`, of the bounds and weights: 1 if rows have their own, 2 if entries do, 4 if they are in
+// single precision.
+struct BoxGiven {
+    int64_t rows, n;
+    PerSlice total, tau;
+    PerEntry entries[3];
+
+    BoxGiven(const Sizes& sizes, const std::vector<uintptr_t>& a, const Sizes& kinds,
+             const std::vector<double>& numbers) {
+        demand(sizes.size() == 2 && a.size() == 5 && kinds.size() == 3 && numbers.size() == 5,
+               "expected two sizes, five addresses, three kinds and five numbers");
+        demand(sizes[0] >= 0 && sizes[1] >= 0, "sizes must not be negative");
+        rows = sizes[0], n = sizes[1];
+        total = per_slice(a[0], numbers[0]), tau = per_slice(a[1], numbers[1]);
+        for (size_t e = 0; e < 3; ++e) {
+            uintptr_t at = a[2 + e];
+            int64_t step = kinds[e] & 2 ? 1 : 0, row_stride = kinds[e] & 1 ? (step ? n : 1) : 0;
+            if (!at) entries[e] = {&numbers[2 + e], 0, 0};
+            else if (kinds[e] & 4) entries[e] = {nullptr, row_stride, step, pointer<const float>(at)};
+            else entries[e] = {pointer<const double>(at), row_stride, step};
+        }
+    }
+};
+
+inline Answer box_at(bool is_double, const Sizes& sizes, uintptr_t x, uintptr_t y, uintptr_t mu,
+                     const std::vector<uintptr_t>& addresses, const Sizes& kinds,
+                     const std::vector<double>& numbers, bool at_most, int threads) {
+    BoxGiven g(sizes, addresses, kinds, numbers);
+    demand(((x && y) || g.rows * g.n == 0) && (mu || g.rows == 0), "x, y and mu must have memory");
+    auto run = is_double ? box_t<double> : box_t<float>;
+    return run(g.rows, g.n, g.total, g.tau, g.entries, at_most, x, y, mu, threads);
+}
+
+// `outputs`: the gradients to x, lower, upper, weight, total and tau, or 0.
+template <class T>
+Answer box_backward_t(const BoxGiven& g, uintptr_t y, uintptr_t v, uintptr_t mu,
+                      const std::vector<uintptr_t>& out, bool at_most, int threads) {
+    BoxBackward<T> p{g.rows,
+                     g.n,
+                     g.tau,
+                     g.entries[0],
+                     g.entries[1],
+                     g.entries[2],
+                     at_most,
+                     pointer<const T>(y),
+                     pointer<const T>(v),
+                     pointer<const double>(mu),
+                     fresh<T>(out[0], g.rows * g.n),
+                     pointer<T>(out[1]),
+                     pointer<T>(out[2]),
+                     pointer<T>(out[3]),
+                     pointer<double>(out[4]),
+                     pointer<double>(out[5]),
+                     threads};
+    return tell(without_gil([&] { return functions<T>().box_backward(p); }));
+}
+
+inline Answer box_backward_at(bool is_double, const Sizes& sizes, uintptr_t y, uintptr_t v, uintptr_t mu,
+                              const std::vector<uintptr_t>& addresses, const Sizes& kinds,
+                              const std::vector<double>& numbers, const std::vector<uintptr_t>& outputs,
+                              bool at_most, int threads) {
+    BoxGiven g(sizes, addresses, kinds, numbers);
+    demand(outputs.size() == 6, "expected six outputs");
+    demand(((y && v) || g.rows * g.n == 0) && (mu || g.rows == 0), "y, v and mu must have memory");
+    auto run = is_double ? box_backward_t<double> : box_backward_t<float>;
+    return run(g, y, v, mu, outputs, at_most, threads);
+}
+
 template <class T>
 Answer segments_t(int64_t rows, int64_t size, const int64_t* offsets, PerSlice k, PerSlice tau, uintptr_t x,
                   uintptr_t v, uintptr_t y, uintptr_t grad_k, uintptr_t grad_tau, int threads) {
@@ -99,6 +168,10 @@ inline void define_budgets(nb::module_& m) {
           "tau"_a.noconvert(), "lower"_a.noconvert(), "upper"_a.noconvert(), "weight"_a.noconvert(),
           "at_most"_a = false, "threads"_a = 1,
           "Write the nearest points within bounds and on a budget into the rows of y; None, or what failed.");
+    m.def("box_at", box_at, "is_double"_a, "sizes"_a, "x"_a, "y"_a, "mu"_a, "addresses"_a, "kinds"_a,
+          "numbers"_a, "at_most"_a, "threads"_a);
+    m.def("box_backward_at", box_backward_at, "is_double"_a, "sizes"_a, "y"_a, "v"_a, "mu"_a, "addresses"_a,
+          "kinds"_a, "numbers"_a, "outputs"_a, "at_most"_a, "threads"_a);
     m.def("segments", segments, "x"_a.noconvert(), "offsets"_a.noconvert(), "k"_a, "tau"_a,
           "y"_a.noconvert() = nb::none(), "v"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(),
           "taus"_a.noconvert() = nb::none(), "grad_k"_a.noconvert() = nb::none(),

@@ -134,10 +134,12 @@ struct LossAt {
                      // the squares
 };
 
-// Numbers for the entries of rows: entry i of row r lies at r * row_stride + i * step, step being 0 or 1.
+// Numbers for the entries of rows: entry i of row r lies at r * row_stride + i * step, step being 0 or 1, in
+// double precision or, if singles are given, in single.
 struct PerEntry {
     const double* values;
     int64_t row_stride, step;
+    const float* singles = nullptr;
 };
 
 // The nearest point to x/tau with lower <= y <= upper and sum(weight * y) = total, for contiguous rows: see
@@ -151,6 +153,22 @@ struct Box {
     const T* x;
     T* y;
     double* mu;    // y = clip((x - mu weight)/tau, lower, upper)
+    int threads;
+};
+
+// The gradients of sum(v y), y a box section: see box_backward.hpp. What is null is not wanted; what is for
+// entries has the shape of y, though what it is for may have been one number.
+template <class T>
+struct BoxBackward {
+    int64_t rows, n;
+    PerSlice tau;
+    PerEntry lower, upper, weight;
+    bool at_most;
+    const T* y;
+    const T* v;
+    const double* mu;
+    T *grad, *to_lower, *to_upper, *to_weight;
+    double *to_total, *to_tau;
     int threads;
 };
 
@@ -191,6 +209,7 @@ struct Functions {
     Result (*loss_at)(const LossAt<T>&);
     Result (*objective)(const Objective<T>&);
     Result (*box)(const Box<T>&);
+    Result (*box_backward)(const BoxBackward<T>&);
     Result (*segments)(const Segments<T>&);
     Result (*coactive)(const Coactive<T>&);
 };

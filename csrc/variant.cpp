@@ -4,6 +4,7 @@
 #include "at_thresholds.hpp"
 #include "backward.hpp"
 #include "box.hpp"
+#include "box_backward.hpp"
 #include "coactive.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
@@ -67,9 +68,11 @@ const Variant table = {HS_TEXT(HS_VARIANT),
                        supported,
                        constants,
                        {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>,
-                        objective<float>, box<float>, segments<float>, coactive<float>},
+                        objective<float>, box<float>, box_backward<float>, segments<float>,
+                        coactive<float>},
                        {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
-                        objective<double>, box<double>, segments<double>, coactive<double>}};
+                        objective<double>, box<double>, box_backward<double>, segments<double>,
+                        coactive<double>}};
 
 }    // namespace HS_VARIANT
 }    // namespace hs

@@ -1,4 +1,4 @@
-// Registers of double precision, loaded from numbers of any type.
+// Registers of double precision, loaded from numbers of any type and stored as such.
 #pragma once
 #include "lanes.hpp"
 
@@ -7,12 +7,50 @@ namespace hs::HS_VARIANT {
 using Wide = Lanes<double>;
 constexpr int together = Wide::width;
 
+// Intrinsics, because the compiler converts piece by piece.
 template <class S>
 HS_INLINE typename Wide::Vec load_wide(const S* p) {
     if constexpr (sizeof(S) == 8) return Wide::load(p);
+#if defined(__AVX512F__) && !defined(HS_PLAIN_LANES)
+    else return (typename Wide::Vec)_mm512_cvtps_pd(_mm256_loadu_ps(p));
+#elif defined(__AVX2__) && !defined(HS_PLAIN_LANES)
+    else return (typename Wide::Vec)_mm256_cvtps_pd(_mm_loadu_ps(p));
+#else
     double wide[together];
     for (int l = 0; l < together; ++l) wide[l] = static_cast<double>(p[l]);
     return Wide::load(wide);
+#endif
+}
+
+template <class S>
+HS_INLINE void store_wide(S* p, typename Wide::Vec v) {
+    if constexpr (sizeof(S) == 8) return Wide::store(p, v);
+#if defined(__AVX512F__) && !defined(HS_PLAIN_LANES)
+    else _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
+#elif defined(__AVX2__) && !defined(HS_PLAIN_LANES)
+    else _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
+#else
+    double wide[together];
+    Wide::store(wide, v);
+    for (int l = 0; l < together; ++l) p[l] = static_cast<S>(wide[l]);
+#endif
+}
+
+// As S holds them.
+template <class S>
+HS_INLINE typename Wide::Vec rounded(typename Wide::Vec v) {
+    if constexpr (sizeof(S) == 8) return v;
+    S narrow[together];
+    store_wide(narrow, v);
+    return load_wide(narrow);
+}
+
+// The first `count` of them.
+template <class S>
+void store_some(S* p, typename Wide::Vec v, int64_t count) {
+    S all[together];
+    store_wide(all, v);
+    std::memcpy(p, all, static_cast<size_t>(count) * sizeof(S));
 }
 
 }    // namespace hs::HS_VARIANT

@@ -89,6 +89,31 @@ def box(
     Write the nearest points within bounds and on a budget into the rows of y; None, or what failed.
     """
 
+def box_at(
+    is_double: bool,
+    sizes: Sequence[int],
+    x: int,
+    y: int,
+    mu: int,
+    addresses: Sequence[int],
+    kinds: Sequence[int],
+    numbers: Sequence[float],
+    at_most: bool,
+    threads: int,
+) -> tuple[str, int, int] | None: ...
+def box_backward_at(
+    is_double: bool,
+    sizes: Sequence[int],
+    y: int,
+    v: int,
+    mu: int,
+    addresses: Sequence[int],
+    kinds: Sequence[int],
+    numbers: Sequence[float],
+    outputs: Sequence[int],
+    at_most: bool,
+    threads: int,
+) -> tuple[str, int, int] | None: ...
 def segments(
     x: NDArray[Any],
     offsets: NDArray[Any],

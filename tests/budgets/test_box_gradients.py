@@ -77,18 +77,81 @@ def test_gradients_are_those_of_the_formula(plain, at_most):
         assert np.abs(wanted[name]).max() > 0.01
 
 
+@plain_or_not
 @pytest.mark.parametrize("at_most", [False, True])
 @pytest.mark.parametrize("dim", [0, -1])
-def test_the_gradient_to_the_input_alone_is_the_same(at_most, dim):
+def test_the_gradient_to_the_input_alone_is_the_same(plain, at_most, dim):
     x, total, lower, upper, weight, tau = problem(rows=7, n=7)
     rest = (total, lower, upper[0], weight[:1], tau)
-    y = hst.box_section(x, *rest, dim, at_most=at_most)
-    v = torch.linspace(-1, 1, 49, dtype=torch.float64).view(7, 7) ** 3
-    wanted, _ = torch.autograd.grad(y, (x, total), v)
-    alone = hst.box_section(x, *(t.detach() for t in rest), dim, at_most=at_most)
-    assert torch.equal(alone, y)
-    torch.testing.assert_close(torch.autograd.grad(alone, x, v)[0], wanted)
+    with chosen(plain):
+        y = hst.box_section(x, *rest, dim, at_most=at_most)
+        v = torch.linspace(-1, 1, 49, dtype=torch.float64).view(7, 7) ** 3
+        wanted, _ = torch.autograd.grad(y, (x, total), v)
+        alone = hst.box_section(x, *(t.detach() for t in rest), dim, at_most=at_most)
+        assert torch.equal(alone, y)
+        torch.testing.assert_close(torch.autograd.grad(alone, x, v)[0], wanted)
     assert (wanted != 0).any()
+
+
+def kernel_and_formula(arguments, v, **options):
+    """The kernel's gradients, and those that could be differentiated again."""
+    wanted = [t for t in arguments if isinstance(t, torch.Tensor) and t.requires_grad]
+    y = hst.box_section(*arguments, **options)
+    once = torch.autograd.grad(y, wanted, v, retain_graph=True)
+    return once, torch.autograd.grad(y, wanted, v, create_graph=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 3, 8, 17, 300, 1200])
+@pytest.mark.parametrize("how", ["numbers", "tensors", "broadcast", "mixed"])
+def test_the_kernel_has_the_gradients_of_the_formula(dtype, n, how):
+    arguments = [t.detach() for t in problem(rows=4, n=n)]
+    if how == "broadcast":
+        arguments[1:] = [arguments[1][1], arguments[2][:, :1], arguments[3][:1], arguments[4][0], arguments[5][2]]
+    arguments = [t.to(dtype).requires_grad_() for t in arguments]
+    if how == "numbers":
+        arguments[1:] = [0, -0.7, 0.6, 1.5, 0.8]
+    elif how == "mixed":
+        arguments[2:5] = [-0.7, arguments[3].detach().double().requires_grad_(), arguments[4]]
+    v = torch.randn(4, n, dtype=dtype, generator=torch.Generator().manual_seed(n))
+    for at_most in (False, True):
+        once, again = kernel_and_formula(arguments, v, at_most=at_most)
+        for a, b in zip(once, again, strict=True):
+            assert a.shape == b.shape
+            assert a.dtype == b.dtype
+            torch.testing.assert_close(a, b, rtol=3e-5 if dtype == torch.float32 else 1e-9, atol=3e-5 * n**0.5)
+
+
+def test_a_bound_that_the_dtype_does_not_hold_is_still_reached():
+    lower = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)  # above it in float32
+    x = torch.tensor([-5.0, 1.0, 1.5], requires_grad=True)
+    once, again = kernel_and_formula((x, 1.0, lower), torch.tensor([1.0, 0.0, 0.0]))
+    assert torch.equal(once[0], again[0])
+    assert once[1] == again[1] == 1
+
+
+def test_infinite_entries_that_share_a_budget_have_no_gradient():
+    x = torch.tensor([torch.inf, torch.inf, 0.0], requires_grad=True)
+    total = torch.tensor(1.0, requires_grad=True)
+    once, again = kernel_and_formula((x, total), torch.tensor([1.0, 2.0, 5.0]))
+    assert torch.equal(once[0], torch.zeros(3))
+    assert torch.equal(again[0], torch.zeros(3))
+    assert once[1] == again[1] == 1.5
+
+
+@pytest.mark.parametrize("shape", [(1, 140_001), (3, 70_000), (900, 100)])
+def test_threads_do_not_change_a_bit_of_the_gradients(shape):
+    arguments = [t.detach().float().requires_grad_() for t in problem(rows=shape[0], n=shape[1])]
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            y = hst.box_section(*arguments)
+            found.append([y.detach(), *torch.autograd.grad(y, arguments, y.detach() + 1)])
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 @plain_or_not
@@ -189,3 +252,16 @@ def test_jax_derivatives_are_those_of_torch(at_most):
         np.testing.assert_allclose(y, hst.box_section(*arguments, at_most=at_most).detach(), atol=1e-12)
         nan = jax.jit(lambda total: hsj.box_section(given[0], total))(99.0)
         assert np.isnan(nan).all()
+
+
+def test_what_was_stored_in_another_shape_is_refused():
+    x = torch.randn(3, 8, requires_grad=True)
+
+    def run(pack):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, pack):
+            hst.box_section(x, 2.0, upper=torch.ones(8)).sum().backward()
+
+    with pytest.raises(ValueError, match="shape"):
+        run(lambda t: t[:, :4] if t.shape == (3, 8) else t)
+    with pytest.raises(ValueError, match="upper must broadcast"):
+        run(lambda t: t[:, :4] if t.shape == (1, 8) else t)

@@ -111,12 +111,41 @@ def objective(rng: random.Random, m: Memory) -> list[Any]:
     return [dtype == "f8", rng.choice([0, 1, 2, 3, 4, -1]), [n, classes, n, n], addresses, rng.choice([1, 2, 3])]
 
 
+def box_numbers(rng: random.Random, m: Memory, rows: int, n: int) -> list[Any]:
+    """Addresses, kinds and numbers of total, tau, lower, upper and weight."""
+    addresses = [where(m.normal("f8", rows)) if rng.random() < 0.5 else 0 for _ in range(2)]
+    kinds = [rng.choice([0, 1, 2, 3]) + 4 * rng.randrange(2) for _ in range(3)]
+    for kind in kinds:
+        count = (rows if kind & 1 else 1) * (n if kind & 2 else 1)
+        addresses.append(where(m.normal("f4" if kind & 4 else "f8", count)) if rng.random() < 0.5 else 0)
+    return [addresses, kinds, [rng.choice([1.0, -1.0, np.nan]), rng.choice([1.0, 0.0]), -2.0, 2.0, 1.0]]
+
+
+def box(rng: random.Random, m: Memory) -> list[Any]:
+    rows, n, dtype = rng.choice([0, 1, 2, 7]), rng.choice([0, 1, 3, 33, 300]), rng.choice(["f4", "f8"])
+    x, y = m.normal(dtype, rows * n), m.take(dtype, rows * n) if rng.random() < 0.9 else None
+    numbers = box_numbers(rng, m, rows, n)
+    threads = rng.choice([1, 2, 0])
+    return [dtype == "f8", [rows, n], where(x), where(y), where(m.take("f8", rows)), *numbers, True, threads]
+
+
+def box_backward(rng: random.Random, m: Memory) -> list[Any]:
+    rows, n, dtype = rng.choice([0, 1, 2, 7]), rng.choice([0, 1, 3, 33, 300]), rng.choice(["f4", "f8"])
+    y, v = m.normal(dtype, rows * n), m.normal(dtype, rows * n) if rng.random() < 0.9 else None
+    outputs = [m.take(dtype, rows * n) for _ in range(4)] + [m.take("f8", rows) for _ in range(2)]
+    wanted = [where(out) if rng.random() < 0.6 else 0 for out in outputs]
+    given = [where(y), where(v), where(m.normal("f8", rows)), *box_numbers(rng, m, rows, n), wanted]
+    return [dtype == "f8", [rows, n], *given, rng.random() < 0.5, rng.choice([1, 2, 0])]
+
+
 CALLS: dict[str, Callable[[random.Random, Memory], list[Any]]] = {
     "project_at": project,
     "backward_at": backward,
     "loss_at": loss,
     "track_at": track,
     "objective_at": objective,
+    "box_at": box,
+    "box_backward_at": box_backward,
 }
 
 

@@ -1,7 +1,7 @@
 """The box section for PyTorch: gradients to every argument, to any order and under every transform."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,9 +10,9 @@ from hypersimplex import _checks
 from hypersimplex._box_formula import correction
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager
+from hypersimplex.torch._boundary import FLOATS, has_batches, is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices
-from hypersimplex.torch.backends import pick
+from hypersimplex.torch.backends import Backend, kernel, kernel_budgets, pick
 
 
 def box_section(
@@ -54,46 +54,79 @@ def box_section(
     tensor([-0.5000,  0.0000,  0.5000])
     """
     along = check_input(input, dim)
-    numbers = [over_slices(name, value, input, along) for name, value in (("total", total), ("tau", tau))]
+    eager = type(input) in TENSORS and is_eager()
+    backend = pick(input)
+    given = _as_given if eager and backend is kernel else as_tensor
+    numbers = [
+        _over_slices(name, given(name, value, input), input, along) for name, value in (("total", total), ("tau", tau))
+    ]
     named = (("lower", lower), ("upper", upper), ("weight", 1.0 if weight is None else weight))
-    bounds = [_over_entries(name, value, input, along) for name, value in named]
-    x = input.movedim(along, -1)
-    arguments = (x, numbers[0], *bounds, numbers[1])
-    fixed = [t.detach() for t in arguments]
-    if not (is_eager() and type(input) in TENSORS):
-        y, mu = _operators.box(*fixed, at_most)
+    bounds = [_over_entries(name, given(name, value, input), input, along) for name, value in named]
+    x = input if along == input.dim() - 1 else input.movedim(along, -1)
+    arguments: Any = (x, numbers[0], *bounds, numbers[1])
+    if not eager:
+        y, mu = _operators.box(*(t.detach() for t in arguments), at_most)
         return _with_derivatives(y, mu, arguments, at_most).to(input.dtype).movedim(-1, along)
-    if torch.is_grad_enabled() and any(t.requires_grad for t in arguments):
-        y = cast(Tensor, _Box.apply(at_most, *arguments))  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in arguments):
+        y = _apply(backend, at_most, *arguments)
     else:
-        y = _solve(fixed, at_most)[0]
-    return y.movedim(-1, along)
+        y = _solve(backend, arguments, at_most)[0]
+    return y if x is input else y.movedim(-1, along)
 
 
-def _solve(arguments: Sequence[Tensor], at_most: bool) -> tuple[Tensor, Tensor]:
+def _solve(backend: Backend, arguments: Sequence[Any], at_most: bool) -> tuple[Tensor, Tensor]:
     x, total, lower, upper, weight, tau = arguments
-    return pick(x).box(x, total, lower, upper, weight, tau, at_most)
+    return backend.box(x, total, lower, upper, weight, tau, at_most)
 
 
 class _Box(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, at_most: bool, *arguments: Tensor) -> Tensor:
-        y, mu = _solve([t.detach() for t in arguments], at_most)
-        ctx.save_for_backward(y, mu, *arguments)
-        ctx.at_most = at_most
+    def forward(ctx: Any, backend: Backend, at_most: bool, *arguments: Any) -> Tensor:
+        fixed = [t.detach() if isinstance(t, Tensor) else t for t in arguments]
+        y, mu = _solve(backend, fixed, at_most)
+        ctx.numbers = [None if isinstance(t, Tensor) else t for t in arguments]
+        ctx.save_for_backward(y, mu, *(t for t in arguments if isinstance(t, Tensor)))
+        ctx.at_most, ctx.backend = at_most, backend
         return y
 
     @staticmethod
     def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, ...]:
-        y, mu, *arguments = ctx.saved_tensors
-        needs, again = ctx.needs_input_grad[1:], torch.is_grad_enabled()
-        if needs[0] and not (again or any(needs[1:]) or has_batches(v) or not is_eager()):
-            return None, _to_input(y, mu, v, ctx.at_most, *arguments), *[None] * 5
+        y, mu, *saved = ctx.saved_tensors
+        tensors = iter(saved)
+        arguments = tuple(next(tensors) if number is None else number for number in ctx.numbers)
+        needs, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
+        once = not (again or type(v) is not Tensor or has_batches(v) or not is_eager())
+        if once and ctx.backend is kernel:
+            pulled = kernel_budgets.box_pullback(y, mu, v, arguments[2:], ctx.at_most, needs)
+            return None, None, *(t if t is None else _like(t, a) for t, a in zip(pulled, arguments, strict=True))
+        arguments = tuple(t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64) for t in arguments)
+        if once and needs[0] and not any(needs[1:]):
+            return None, None, _to_input(y, mu, v, ctx.at_most, *arguments), *[None] * 5
         with torch.enable_grad():
-            moved = _with_derivatives(y.detach(), mu, tuple(arguments), ctx.at_most).to(y.dtype)
+            moved = _with_derivatives(y.detach(), mu, arguments, ctx.at_most).to(y.dtype)
         wanted = [t for t, needed in zip(arguments, needs, strict=True) if needed]
         found = iter(torch.autograd.grad(moved, wanted, v, create_graph=again))
-        return None, *(next(found) if needed else None for needed in needs)
+        return None, None, *(next(found) if needed else None for needed in needs)
+
+
+# Without the checks for transforms that Function.apply makes: where this is called, there are none.
+_apply: Callable[..., Tensor] = super(torch.autograd.Function, _Box).apply
+
+
+def _like(gradient: Tensor, argument: Tensor) -> Tensor:
+    """The gradient to an argument that was broadcast."""
+    if gradient.shape != argument.shape:
+        gradient = gradient.sum_to_size(argument.shape)
+    return gradient.to(argument.dtype)
+
+
+def _as_given(name: str, value: Any, input: Tensor) -> Any:
+    """A number or a tensor that the kernel takes as it is, or a tensor made of it."""
+    if type(value) is float or (type(value) is int and abs(value) <= 2**53):
+        return float(value)
+    if type(value) in TENSORS and value.is_cpu and value.dtype in FLOATS and value.layout is torch.strided:
+        return value
+    return as_tensor(name, value, input)
 
 
 def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tensor) -> Tensor:
@@ -110,9 +143,14 @@ def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tenso
     return ((v - own * m) * (inverse.unsqueeze(-1) if inverse.dim() else inverse)).to(arguments[0].dtype)
 
 
-def _over_entries(name: str, value: Number, input: Tensor, along: int) -> Tensor:
-    value = as_tensor(name, value, input)
-    if not value.dim():
+def _over_slices(name: str, value: Any, input: Tensor, along: int) -> Any:
+    return value if type(value) is float or not value.dim() else over_slices(name, value, input, along)
+
+
+def _over_entries(name: str, value: Any, input: Tensor, along: int) -> Any:
+    if type(value) is float or not value.dim():
+        return value
+    if value.shape == input.shape and along == input.dim() - 1:
         return value
     try:
         value.expand(input.shape)

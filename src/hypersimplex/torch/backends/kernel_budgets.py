@@ -2,43 +2,92 @@
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hypersimplex import _checks, _kernel
+from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory
 
 _DOUBLE = torch.float64
+_NAMES = ("total", "tau", "lower", "upper", "weight")
 
 
 def box(
-    x: Tensor, total: Tensor, lower: Tensor, upper: Tensor, weight: Tensor, tau: Tensor, at_most: bool
+    x: Tensor, total: Number, lower: Number, upper: Number, weight: Number, tau: Number, at_most: bool
 ) -> tuple[Tensor, Tensor]:
-    slices, n = x.shape[:-1], x.shape[-1]
-    rows = memory("input", x, x.dtype if x.dtype in FLOATS else torch.float32).reshape(slices.numel(), n).contiguous()
-    y, mu = torch.empty_like(rows), torch.empty(slices.numel(), dtype=_DOUBLE, device="cpu")
-    numbers: dict[str, Any] = {
-        "total": doubles("total", total, slices).reshape(-1).numpy(),
-        "tau": doubles("tau", tau, slices).reshape(-1).numpy(),
-        "lower": _over_rows("lower", lower, slices),
-        "upper": _over_rows("upper", upper, slices),
-        "weight": _over_rows("weight", weight, slices),
-    }
-    failure = _kernel.box(
-        rows.numpy(), y.numpy(), mu.numpy(), **numbers, at_most=at_most, threads=torch.get_num_threads()
-    )
+    dtype, slices, n = x.dtype, x.shape[:-1], x.shape[-1]
+    rows = slices.numel()
+    x = memory("input", x, dtype if dtype in FLOATS else torch.float32).contiguous()
+    y, mu = torch.empty_like(x), torch.empty(slices, dtype=_DOUBLE, device="cpu")
+    given = _Given(x.shape, total, lower, upper, weight, tau)
+    failure = _kernel.box_at(
+        x.dtype is _DOUBLE, (rows, n), x.data_ptr(), y.data_ptr(), mu.data_ptr(), given.addresses, given.kinds,
+        given.numbers, at_most, torch.get_num_threads(),
+    )  # fmt: skip
     if failure:
-        _checks.raise_box_failure(failure, rows.numpy(), at_most, **numbers)
-    return y.reshape(x.shape).to(x.dtype), mu.reshape(slices)
+        _checks.raise_box_failure(failure, x.reshape(rows, n).numpy(), at_most, **given.arrays(rows))
+    return y if y.dtype is dtype else y.to(dtype), mu
 
 
-def _over_rows(name: str, value: Tensor, slices: torch.Size) -> Any:
-    """Numbers for the entries of rows: of all rows or of 1, of all entries or of 1."""
-    value = memory(name, value, _DOUBLE)
-    last = value.shape[-1] if value.dim() else 1
-    if value.shape[:-1].numel() != 1:
-        value = value.expand(*slices, last)
-    return value.reshape(-1, last).contiguous().numpy()
+def box_pullback(
+    y: Tensor, mu: Tensor, v: Tensor, arguments: Any, at_most: bool, needs: tuple[bool, ...]
+) -> list[Tensor | None]:
+    """The gradients of sum(v * y) to x, total, lower, upper, weight and tau, of y's shape or of the slices'."""
+    if v.shape != y.shape:
+        raise _checks.not_as_saved(v.shape, y.shape)
+    dtype = y.dtype if y.dtype in FLOATS else torch.float32
+    y, v = (memory(name, t, dtype).contiguous() for name, t in (("y", y), ("v", v)))
+    mu = doubles("mu", mu, y.shape[:-1])
+    given = _Given(y.shape, 0.0, *arguments)
+    wide = [torch.empty_like(y) if need else None for need in (needs[0], *needs[2:5])]
+    slim = [torch.empty_like(mu) if need else None for need in (needs[1], needs[5])]
+    _kernel.box_backward_at(
+        dtype is _DOUBLE, (mu.numel(), y.shape[-1]), y.data_ptr(), v.data_ptr(), mu.data_ptr(), given.addresses,
+        given.kinds, given.numbers, [0 if t is None else t.data_ptr() for t in (*wide, *slim)], at_most,
+        torch.get_num_threads(),
+    )  # fmt: skip
+    return [wide[0], slim[0], *wide[1:], slim[1]]
+
+
+class _Given:
+    """The numbers of a box section as the kernel takes them; holds the memory that the addresses are of."""
+
+    def __init__(
+        self, shape: torch.Size, total: Number, lower: Number, upper: Number, weight: Number, tau: Number
+    ) -> None:
+        self.addresses, self.kinds, self.numbers = [0] * 5, [0] * 3, [0.0] * 5
+        self.held: list[Any] = [None] * 5
+        for i, (name, value) in enumerate(zip(_NAMES, (total, tau, lower, upper, weight), strict=True)):
+            if not isinstance(value, Tensor):
+                self.numbers[i] = value
+                continue
+            held = doubles(name, value, shape[:-1]) if i < 2 else self._entries(i - 2, name, value, shape)
+            self.addresses[i], self.held[i] = held.data_ptr(), held
+
+    def _entries(self, at: int, name: str, value: Tensor, whole: torch.Size) -> Tensor:
+        """Numbers for the entries of rows: of all rows or of 1, of all entries or of 1."""
+        value = memory(name, value.detach(), value.dtype if value.dtype in FLOATS else _DOUBLE)
+        shape = value.shape
+        if len(shape) and shape[-1] != 1:
+            self.kinds[at] = 2
+            if shape[-1] != whole[-1]:
+                raise _checks.not_over_entries(name, whole, shape)
+        if shape[:-1].numel() != 1:
+            self.kinds[at] += 1
+            value = value.expand(*whole[:-1], shape[-1])
+        self.kinds[at] += 4 * (value.dtype is not _DOUBLE)
+        return value.contiguous()
+
+    def arrays(self, rows: int) -> dict[str, Any]:
+        """As `raise_box_failure` reads them."""
+        found: dict[str, Any] = {}
+        for i, name in enumerate(_NAMES):
+            array = np.array(self.numbers[i]) if self.held[i] is None else self.held[i].numpy()
+            wide = array.reshape(-1, array.shape[-1] if array.ndim else 1).astype(np.float64)
+            found[name] = wide if i > 1 else np.broadcast_to(array.reshape(-1), rows)
+        return found
 
 
 def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
