@@ -11,9 +11,9 @@ constexpr int together = Wide::width;
 template <class S>
 HS_INLINE typename Wide::Vec load_wide(const S* p) {
     if constexpr (sizeof(S) == 8) return Wide::load(p);
-#if defined(__AVX512F__) && !defined(HS_PLAIN_LANES)
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(HS_PLAIN_LANES)
     else return (typename Wide::Vec)_mm512_cvtps_pd(_mm256_loadu_ps(p));
-#elif defined(__AVX2__) && !defined(HS_PLAIN_LANES)
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(HS_PLAIN_LANES)
     else return (typename Wide::Vec)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #else
     double wide[together];
@@ -25,9 +25,9 @@ HS_INLINE typename Wide::Vec load_wide(const S* p) {
 template <class S>
 HS_INLINE void store_wide(S* p, typename Wide::Vec v) {
     if constexpr (sizeof(S) == 8) return Wide::store(p, v);
-#if defined(__AVX512F__) && !defined(HS_PLAIN_LANES)
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(HS_PLAIN_LANES)
     else _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)v));
-#elif defined(__AVX2__) && !defined(HS_PLAIN_LANES)
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(HS_PLAIN_LANES)
     else _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)v));
 #else
     double wide[together];

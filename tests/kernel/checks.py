@@ -193,8 +193,10 @@ def check_loss(problem: Loss, found: list[np.ndarray]) -> None:
     # Entries within rounding of 0 or 1 may be active or not: they are left out, and count in the mean of the others.
     edge = 64 * eps * (1 + np.abs(x).max(initial=1) / tau)[:, None]
     sure = (np.abs(place) > edge) & (np.abs(place - 1) > edge)
-    doubt = (~sure).sum(1) / np.maximum(((p > 0) & (p < 1)).sum(1), 1)
-    atol = (weight / tau * (32 * eps * (1 + np.abs(x).max(initial=1) / tau) + doubt))[:, None]
+    number = ((p > 0) & (p < 1)).sum(1)
+    doubt = (~sure).sum(1) / np.maximum(number, 1)
+    sums = np.finfo(np.float64).eps * number / 64  # equal numbers round to the same side
+    atol = (weight / tau * (32 * eps * (1 + np.abs(x).max(initial=1) / tau) + doubt + sums))[:, None]
     near("gradient of the loss", np.where(sure, got[:, kept], 0), np.where(sure, grad, 0), atol)
 
 
