@@ -45,7 +45,7 @@ def box_section(
         axis: the axis along which the slices lie.
         at_most: allow a sum below the total.
 
-    >>> x = jnp.array([0.0, 1.5, 1.0])
+    >>> x = jnp.array([0.25, 1.5, 1.0])
     >>> box_section(x, total=1.5, upper=0.75)
     Array([0.  , 0.75, 0.75], dtype=float32)
     >>> jax.grad(lambda x: box_section(x, total=1.5, weight=2.0)[1])(x)
