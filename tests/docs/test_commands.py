@@ -61,6 +61,8 @@ def check(words):
     program, *rest = itertools.dropwhile(re.compile(r"[A-Z_]+=").match, words)  # variables of the environment first
     if program == "hypersimplex":
         parse(rest)
+    elif program == "taskset":  # -c, a processor, and the command that runs there
+        check(rest[2:])
     elif program == "make":
         assert {word for word in rest if "=" not in word} <= TARGETS
     elif program == "pip":
