@@ -25,6 +25,16 @@ def test_finite_differences_to_the_logits(path, reduction, target):
 
 
 @every_path
+@pytest.mark.parametrize("name", ["weight", "k", "prior", "tau"])
+def test_finite_differences_to_one_argument_beside_the_logits(path, name):
+    """Each by itself makes the loss leave the way on which only the logits have a gradient."""
+    x = normal(12, 3).requires_grad_()
+    values = {"weight": (1.0, 0.5, 2.0), "k": (3.1, 4.2, 5.3), "prior": (0.2, 0.3, 0.45), "tau": (0.8, 1.5, 3.0)}
+    with using(path):
+        assert gradcheck(lambda x, v: hypersimplex_loss(x, LABELS, **{name: v}), (x, leaf(*values[name])))
+
+
+@every_path
 def test_finite_differences_to_every_argument(path):
     x, tau, k, weight = normal(12, 3).requires_grad_(), leaf(0.8, 1.5, 3.0), leaf(3.1, 4.2, 5.3), leaf(1.0, 0.5, 2.0)
     dense = (one_hot(LABELS, 3) * 0.8 + 0.05).requires_grad_()
