@@ -247,6 +247,7 @@ def test_k_above_the_unmasked_entries_is_an_error(fe):
     refuses(fe, ValueError, message, fe.soft_binary_argmax, np.ascontiguousarray(x.T), 3, axis=0)
     refuses(fe, ValueError, message.replace("got 3", "got 2.5"), fe.soft_binary_argmax, x[1], 2.5)
     refuses(fe, ValueError, message, fe.binary_argmax, x, 3)
+    refuses(fe, ValueError, message, fe.soft_binary_argmax, np.array([INF, 1.0, -INF, -INF], np.float32), 3)
 
 
 @every_front_end
