@@ -85,7 +85,8 @@ def test_ignores_a_common_shift(fe, dtype, data):
     shift = dtype.type(data.draw(st.integers(-(2**16), 2**16)))
     k, tau = data.draw(st.floats(0, n)), 2.0 ** data.draw(st.integers(-6, 6))
     moved = fe.soft_binary_argmax(x + shift, k, tau)
-    atol = 2 * tolerance(dtype, abs(shift) + 4, tau, n)
+    # JAX without x64 adds up in float32, and in another order on another processor.
+    atol = (4 if fe.name == "jax" else 2) * tolerance(dtype, abs(shift) + 4, tau, n)
     np.testing.assert_allclose(moved, fe.soft_binary_argmax(x, k, tau), rtol=0, atol=atol)
 
 
