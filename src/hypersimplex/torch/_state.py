@@ -19,7 +19,21 @@ FACTS = ("classes", "multilabel", "folded", "sharpness")
 ROUNDING = 0.01  # of classes, in a checkpoint of half precision
 
 
-class State(nn.Module):
+class KeepsDigits(nn.Module):
+    """A module whose buffers keep their digits when a model is turned to half: averages and counts need them."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, buffer in self._buffers.items():
+            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
+                old = before[name]
+                assert old is not None
+                self._buffers[name] = old.to(buffer.device)
+        return self
+
+
+class State(KeepsDigits):
     """The running averages of every class, made at construction with num_classes, else by the first batch."""
 
     classes: Tensor  # how many have thresholds; 0 before there are any
@@ -125,17 +139,6 @@ class State(nn.Module):
         """Thresholds that another module has, but that did not come along with what was copied from it."""
         if self.threshold is None and can_read(self.classes) and bool(self.classes):
             raise _checks.lost_thresholds(round(float(self.classes)))
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        # Buffers keep their digits when a model is turned to half: decisions and counts need them.
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in self._buffers.items():
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
-                old = before[name]
-                assert old is not None
-                self._buffers[name] = old.to(buffer.device)
-        return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.threshold is None:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch._boundary import is_compiling, is_recorded
 from hypersimplex.torch._ranks import members
+from hypersimplex.torch._state import KeepsDigits
 from hypersimplex.torch._tracking import is_recomputed
 from hypersimplex.torch.assignment import assign
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax
@@ -15,7 +16,7 @@ from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax
 _MOMENTUM = 0.1  # weight of the latest batch once ten have been seen; until then the plain average
 
 
-class BalancedRouter(nn.Module):
+class BalancedRouter(KeepsDigits):
     """Route every token to k experts and keep every expert within its capacity.
 
     The result has one weight per token and expert. The weights of a token sum to k, those of an expert to at most its
@@ -103,14 +104,3 @@ class BalancedRouter(nn.Module):
         self.batches += known
         rate = (1 / self.batches.clamp(min=1)).clamp(min=_MOMENTUM) * known
         self.bias += rate * (bias.to(self.bias.dtype) - self.bias)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        # Buffers keep their digits when a model is turned to half: an average would stand still without them.
-        before = dict(self._buffers)
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, buffer in self._buffers.items():
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
-                old = before[name]
-                assert old is not None
-                self._buffers[name] = old.to(buffer.device)
-        return self
