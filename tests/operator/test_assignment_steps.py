@@ -1,0 +1,63 @@
+"""What the search for biases is made of: the rows' answers, of memory and of tensors, and one step of it."""
+
+import numpy as np
+import pytest
+import torch
+
+from hypersimplex import _assignment
+from hypersimplex._numpy_assignment import MemoryRows
+from hypersimplex.torch._assignment_rows import TensorRows
+from hypersimplex.torch.backends import plain
+
+TAU = 0.3
+
+
+@pytest.fixture
+def both():
+    x = np.random.default_rng(0).standard_normal((50, 7))
+    x[3, 2], x[8, 1], x[9, 5] = -np.inf, -np.inf, np.inf
+    k = np.full(50, 2.0)
+    memory = MemoryRows(x, 0.0, k, TAU, 1, "axis -1")
+    tensors = TensorRows(torch.from_numpy(x), torch.from_numpy(k), TAU, plain, np.asarray, np.asarray)
+    return memory, tensors
+
+
+@pytest.mark.parametrize("window", [TAU, 2.0])
+def test_pairs_of_columns_by_their_definition(both, window):
+    bias = np.linspace(0, 1, 7)
+    for rows in both:
+        rows.place(bias)
+        # The middle of the window is the middle of (mu, mu + tau); entries at its ends do not count.
+        above = np.asarray(rows.z) - np.asarray(rows.mu).reshape(-1, 1)
+        inside = np.abs(above - TAU / 2) < window / 2
+        expected = inside.T @ (inside / np.maximum(inside.sum(1, keepdims=True), 1))
+        np.fill_diagonal(expected, 0)
+        np.testing.assert_allclose(rows.pairs(window), expected, atol=1e-12)
+
+
+def test_memory_and_tensors_agree(both):
+    memory, tensors = both
+    order = np.array([4, 0, 6, 1, 2, 5, 3])
+    np.testing.assert_allclose(memory.place(np.arange(7.0)), tensors.place(np.arange(7.0)), atol=1e-12)
+    np.testing.assert_allclose(memory.levels(0.3), tensors.levels(0.3))
+    np.testing.assert_allclose(memory.forced(order), tensors.forced(order))
+    for one, other in zip(memory.demand(), tensors.demand(), strict=True):
+        np.testing.assert_allclose(one, other)
+    np.testing.assert_array_equal(memory.sample(3).x, tensors.sample(3).x)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_ends_in_the_minimum_of_its_model(seed):
+    """Move m minimizes m'Lm/2 - e'm over b + m >= 0 if and only if Lm - e is 0, or >= 0 where b + m is 0."""
+    rng = np.random.default_rng(seed)
+    pairs = np.triu(rng.random((9, 9)), 1)
+    links = _assignment.laplacian(pairs + pairs.T)
+    bias = np.where(rng.random(9) < 0.5, 0, rng.random(9))
+    excess = rng.standard_normal(9)
+    excess -= excess.mean() + 0.1  # a model that is too full as a whole has no minimum
+    move, complete = _assignment._bounded_step(links, excess, bias, np.ones(9), 1e-9)
+    assert complete
+    slope = links @ move - excess
+    assert (bias + move >= -1e-12).all()
+    assert (slope >= -1e-8).all()
+    np.testing.assert_allclose(slope[bias + move > 1e-9], 0, atol=1e-8)
