@@ -87,8 +87,10 @@ HS_INLINE void follow(Search& s, double r, double change, bool active) {
     double other = bracketed ? between : jump;
     double moved = s.low + change;
     double sum = s.mu + moved, back = sum - s.mu;
+    // Not to the other end of the bracket: its own step may well lead back here, again and again.
+    double next = inside ? sum : other, seen = up ? s.hi : s.lo;
     s.low = inside ? (s.mu - (sum - back)) + (moved - back) : 0;
-    s.mu = inside ? sum : other;
+    s.mu = next == seen ? between : next;
 }
 
 HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau) {

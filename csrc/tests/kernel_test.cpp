@@ -3,6 +3,7 @@
 #include "budgets.hpp"
 #include "losses.hpp"
 #include "problems.hpp"
+#include "searches.hpp"
 #include "threads.hpp"
 #include "variants.hpp"
 
@@ -191,6 +192,7 @@ void test_refusals(const Variant& v) {
 
 // With an argument, only the tests of threads: those are what ThreadSanitizer is for.
 int main(int arguments, char**) {
+    searches::test_few_active_entries();
     for (const Variant* v : variants) {
         if (!v->supported()) {
             std::printf("%s: not supported by this processor\n", v->name);

@@ -129,7 +129,8 @@ def _looked(s: _State, x: Array, goal: Goal, n: Array, along: Along) -> _State:
     settled = s.settled | _enough(size, active, s.last) | beyond | jnp.isnan(r)
     lo, hi = _select(r > 0, s.at, s.lo), _select(r > 0, s.hi, s.at)
     newton = s.at.moved(_step(r, sums, goal, n), tau)
-    ahead = (active > 0) & (newton.minus(lo, tau) >= 0) & (hi.minus(newton, tau) >= 0)
+    # Not to the end that was seen before: its own step may well lead back here, and so forever.
+    ahead = (active > 0) & (jnp.where(r > 0, hi.minus(newton, tau), newton.minus(lo, tau)) > 0)
     known = (lo.c > -largest) & (hi.c < largest)
     early = s.step < _NEWTON_STEPS
     jump = jnp.clip(s.at.c + jnp.where(r > 0, s.width, -s.width), -largest, largest)

@@ -108,9 +108,9 @@ def advance(
     moved = e + newton_step(inside, active, ones, k, n)
     next_c = rounded(c + moved * tau, WIDE)
     next_e = moved - (next_c - c) / tau
-    after = (next_c - lo_c) / tau + (next_e - lo_e) >= 0
-    before = (hi_c - next_c) / tau + (hi_e - next_e) >= 0
-    ahead = (active > 0) & after & before
+    # Not to the end that was seen before: its own step may well lead back here, and so forever.
+    after, before = (next_c - lo_c) / tau + (next_e - lo_e), (hi_c - next_c) / tau + (hi_e - next_e)
+    ahead = (active > 0) & (tl.where(up, before, after) > 0)
     known = (lo_c > -top) & (hi_c < top)
     early = step < NEWTON_STEPS
     jump = rounded(tl.minimum(tl.maximum(c + tl.where(up, width, -width), -top), top), WIDE)
