@@ -138,7 +138,8 @@ def _stepped(s: _State, p: Problem, largest: float) -> _State:
     newton = s.mu + moved
     known = (lo > -largest) & (hi < largest)
     early = s.step < _NEWTON_STEPS
-    ahead = some & (newton >= lo) & (newton <= hi) & (early | (s.step % 3 != 2))
+    unseen = jnp.where(rises, newton < hi, newton > lo)
+    ahead = some & unseen & (early | (s.step % 3 != 2))
     jump = jnp.clip(s.mu + jnp.where(rises, s.width, -s.width), -largest, largest)
     other = jnp.where(early, jnp.where(known, lo / 2 + hi / 2, jump), between(lo, hi))
     mu = jnp.where(ahead, newton, other)
