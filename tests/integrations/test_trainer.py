@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hypersimplex.torch import HyperSimplexLoss
+from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -37,14 +37,16 @@ def trainer_of(model, folder, epochs, moves):
         moves.append((outputs.logits.requires_grad, float(model.criterion.samples) - before))
         return loss
 
+    return build_trainer(transformers.Trainer, model, folder, epochs, compute_loss_func=compute_loss)
+
+
+def build_trainer(kind, model, folder, epochs, **given):
     arguments = transformers.TrainingArguments(
         str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, per_device_eval_batch_size=64,
         use_cpu=True, report_to=[], disable_tqdm=True, seed=0, logging_strategy="no", save_strategy="epoch",
         eval_strategy="epoch", dataloader_pin_memory=False,
     )  # fmt: skip
-    return transformers.Trainer(
-        model, arguments, train_dataset=sentences(64, 0), eval_dataset=sentences(64, 1), compute_loss_func=compute_loss
-    )
+    return kind(model, arguments, train_dataset=sentences(64, 0), eval_dataset=sentences(64, 1), **given)
 
 
 def test_training_evaluation_and_a_checkpoint(tmp_path):
@@ -57,6 +59,32 @@ def test_training_evaluation_and_a_checkpoint(tmp_path):
     resumed = build()
     trainer_of(resumed, tmp_path, 3, []).train(resume_from_checkpoint=str(folder))
     assert resumed.criterion.samples == 192, "128 from the checkpoint and an epoch more"
+
+
+class OwnLoss(transformers.Trainer):
+    """The common way: the criterion is no part of the model, so that nobody ever sets it to evaluation."""
+
+    criterion = None
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels")
+        outputs = model(**inputs)
+        loss = self.criterion(outputs.logits, labels)
+        return (loss, outputs) if return_outputs else loss
+
+
+def test_a_trainer_with_its_own_compute_loss(tmp_path):
+    trainer = build_trainer(OwnLoss, build(), tmp_path, 2)
+    trainer.criterion = HyperSimplexLoss(num_classes=3)
+    trainer.train()
+    assert trainer.criterion.samples == 128, "two epochs of 64 samples; evaluation after each moved nothing"
+    before = trainer.criterion.threshold.clone()
+    found = trainer.predict(sentences(64, 1))
+    assert torch.equal(trainer.criterion.threshold, before)
+    logits, labels = torch.tensor(found.predictions), torch.tensor(found.label_ids)
+    expected = hypersimplex_loss(logits, labels)
+    torch.testing.assert_close(found.metrics["test_loss"], float(expected), rtol=1e-5, atol=1e-6)
+    assert trainer.criterion.predict(logits).shape == labels.shape
 
 
 class Classifier(transformers.BertForSequenceClassification):

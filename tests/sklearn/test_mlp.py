@@ -6,6 +6,7 @@ import pytest
 pytest.importorskip("torch")
 
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from hypersimplex.sklearn import _training
@@ -103,6 +104,35 @@ def test_labels_are_zero_or_one():
     x, y = data(60, 3)
     with pytest.raises(ValueError, match=r"^y must hold one class for each row, or 0 and 1 for .* multiclass-multi"):
         mlp().fit(x, np.stack([y, y], 1))
+
+
+def test_a_fit_leaves_nothing_to_the_next():
+    x, many = labels(200)
+    one = data(200, 3)[1]
+    settings = {"max_iter": 3, "early_stopping": True, "calibration": "sigmoid", "calibration_folds": 2}
+    model, fresh = mlp(**settings), mlp(**settings)
+    for y in (many, one, one > 0, many[:, :2], many):
+        expected = clone(fresh).fit(x, y)
+        found = model.fit(x, y)
+        assert found.predict(x).shape == np.shape(y)
+        for name in ("decision_function", "predict", "predict_proba"):
+            np.testing.assert_array_equal(getattr(found, name)(x), getattr(expected, name)(x))
+        assert vars(found).keys() == vars(expected).keys()
+    plain = model.set_params(early_stopping=False, calibration=None).fit(x, one)
+    assert vars(plain).keys() == vars(mlp(max_iter=3).fit(x, one)).keys()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_warm_start_keeps_to_one_class_or_several_labels(turn):
+    x, many = labels(200)
+    first, second = [many[:, :2], many[:, 0]][::turn]
+    model = mlp(max_iter=3, warm_start=True).fit(x, first)
+    before = model.predict(x)
+    for go_on in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=r"^y must have .*, as of the f.*, got shape "):
+            go_on(x, second)
+    np.testing.assert_array_equal(model.predict(x), before)
+    assert model.fit(x, first).n_iter_ == 6
 
 
 @pytest.mark.parametrize("weights", [False, True])

@@ -1,5 +1,7 @@
 """What both classifiers of boosted trees do beyond scikit-learn: what users of their libraries know from there."""
 
+from functools import partial, partialmethod
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ xgboost = pytest.importorskip("xgboost")
 
 from sklearn.base import clone  # noqa: E402
 
+from hypersimplex import _kernel  # noqa: E402
 from hypersimplex.boosting import HyperSimplexObjective  # noqa: E402
 from tests.boosting.problems import data  # noqa: E402
 from tests.sklearn.models import NAMES, lgbm, xgb  # noqa: E402
@@ -57,6 +60,28 @@ def test_training_rows_are_not_predicted_again(make, classes, early_stopping, mo
     assert (model.n_iter_ < 200) == early_stopping or model.n_iter_ == 5
     counts = np.bincount(y[:600])
     np.testing.assert_allclose(projected(model, x[:600]), counts if classes == 3 else counts[1], rtol=1e-5)
+
+
+def test_xgboost_s_scores_are_taken_while_it_has_them(monkeypatch):
+    x, y = data(300)
+    events = []
+    for name in ("predict", "reset"):  # a booster without its training's memory goes through all trees
+        call = getattr(xgboost.Booster, name)
+        noted = partial(lambda name, call, *given, **named: events.append(name) or call(*given, **named), name, call)
+        monkeypatch.setattr(xgboost.Booster, name, partialmethod(noted))
+    xgb(n_estimators=3).fit(x, y)
+    assert events == ["predict"] * 4 + ["reset"]
+
+
+@BOTH
+@pytest.mark.parametrize(("n_jobs", "expected"), [(1, 1), (2, 2), (5, 3), (-1, 3), (None, 3)])
+def test_n_jobs_holds_for_the_kernel_too(make, n_jobs, expected, monkeypatch):
+    x, y = data(60)
+    monkeypatch.setenv("HYPERSIMPLEX_NUM_THREADS", "3")
+    seen, call = set(), _kernel.objective_at
+    monkeypatch.setattr(_kernel, "objective_at", lambda *given: seen.add(given[-1]) or call(*given))
+    make(n_estimators=2, n_jobs=n_jobs).fit(x, y, eval_set=(x, y))
+    assert seen == {expected}
 
 
 @BOTH

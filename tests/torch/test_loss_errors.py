@@ -159,6 +159,18 @@ def test_before_the_first_batch_zeros_decide_and_one_warning_says_so(given):
         assert torch.equal(binary.predict(logits[:, 0]), (logits[:, 0] > 0.5).long())
 
 
+@pytest.mark.parametrize(("classes", "which"), [(4, "class 3"), (6, "class 3 and 2 others")])
+def test_classes_that_no_batch_has_had_are_decided_by_zeros_and_one_warning_says_so(classes, which):
+    criterion, logits = HyperSimplexLoss(), normal(N, classes)
+    with pytest.warns(UserWarning, match="no thresholds yet"):
+        criterion.predict(logits)
+    criterion(leaf(N, classes), GOOD)
+    with pytest.warns(UserWarning, match=f"no thresholds for {which} yet and decides by zeros") as caught:
+        criterion.predict(logits)
+    assert "test_loss_errors" in caught[0].filename, "the warning points at the caller"
+    assert torch.equal(criterion.scores(logits)[:, 3:], logits[:, 3:]), "and without a second warning"
+
+
 def test_a_single_batch_is_not_an_iterable_of_batches():
     criterion = HyperSimplexLoss(prior=0.3)
     for batches in (normal(N, C), (normal(N, C), GOOD), (normal(N), torch.ones(N))):

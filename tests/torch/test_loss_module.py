@@ -2,10 +2,13 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import checkpoint
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss, threshold
@@ -91,6 +94,21 @@ def test_checkpointing_counts_a_batch_once(path, use_reentrant, tail):
         loss.backward()
     assert criterion.samples == 40
     assert criterion.seen.tolist() == [40] * 4
+
+
+# A reentrant checkpoint within another one gets an input without a gradient at first.
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+@every_path
+@pytest.mark.parametrize("around", [nullcontext, save_on_cpu])
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("outer", [True, False])
+def test_nested_checkpoints_count_a_batch_once(path, outer, inner, around):
+    model, criterion = nn.Linear(3, 4), HyperSimplexLoss(num_classes=4)
+    x, target = normal(40, 3).float().requires_grad_(), labels_of(40, classes=4)
+    with using(path), around():
+        nested = partial(checkpoint, lambda x: criterion(model(x), target).exp(), use_reentrant=inner)
+        checkpoint(lambda x: nested(x * 2).exp(), x, use_reentrant=outer).backward()
+    assert criterion.samples == 40
 
 
 @every_path

@@ -56,7 +56,9 @@ class Columns:
     LightGBM's scores are columns already. XGBoost's multiclass scores are rows, and are copied.
     """
 
-    def __init__(self, scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None) -> None:
+    def __init__(
+        self, scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, most_threads: int | None = None
+    ) -> None:
         x = np.asarray(scores)
         if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[1] == 0):
             raise ValueError(f"y_pred must have shape (n,) or (n, classes), got shape {x.shape}")
@@ -77,14 +79,14 @@ class Columns:
         self.kinds = dict.fromkeys(ARRAYS, each) | {"skip": (np.bool_, (classes,)), "grad": rows, "hess": rows}
         self.sizes = {COUNT: (classes + 1,), SUMS: (classes, 5), GAP: (classes, 2)}
         self.steps = (n, classes, x.strides[1] // x.itemsize, n)
-        self.threads = threads()
+        self.threads = threads() if most_threads is None else min(threads(), most_threads)
         weighted = 0 if self.weights is None else address("weights", self.weights, *row)
         self.places = (x.ctypes.data, address("labels", self.labels, *row), weighted)
 
     def sample(self, step: int) -> "Columns":
         """Every step-th row."""
         weights = None if self.weights is None else self.weights[::step]
-        return Columns(self.x[::step], self.labels[::step], weights)
+        return Columns(self.x[::step], self.labels[::step], weights, self.threads)
 
     def moments(self) -> Doubles:
         """The weight of all rows, and for a first guess of every class: weight, sum and square sum of some scores."""

@@ -48,6 +48,8 @@ class HyperSimplexObjective:
     array([0.2])
     """
 
+    _most_threads: int | None = None  # of the kernel, for estimators whose trees grow on so many
+
     def __init__(
         self,
         tau: ArrayLike = 1.0,
@@ -80,7 +82,7 @@ class HyperSimplexObjective:
         """Return gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
         data = y_pred if _data.is_dataset(y_pred) else None
         y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
-        columns = Columns(y_pred, y_true, sample_weight)
+        columns = Columns(y_pred, y_true, sample_weight, self._most_threads)
         solution, tau = self._solve(columns, everyone())
         self._set(solution.mu, data)
         on = 1 / tau**2 if self.hessian == "gauss-newton" else np.ones(columns.classes)
@@ -90,7 +92,7 @@ class HyperSimplexObjective:
     def calibrate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> "HyperSimplexObjective":
         """Set the thresholds to those of a trained model's raw scores y_pred."""
         self._room = Room()  # the training is over
-        self._set(self._solve(Columns(y_pred, y_true, sample_weight), everyone())[0].mu, None)
+        self._set(self._solve(Columns(y_pred, y_true, sample_weight, self._most_threads), everyone())[0].mu, None)
         return self
 
     def scores(self, y_pred: ArrayLike) -> Array:
@@ -115,7 +117,7 @@ class HyperSimplexObjective:
 
     def loss(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> float:
         """Return the mean loss per row. These rows are projected by themselves."""
-        columns = Columns(y_pred, y_true, sample_weight)
+        columns = Columns(y_pred, y_true, sample_weight, self._most_threads)
         reduce = everyone()
         total = float(reduce(columns.count(), "sum")[-1])
         return float(self._solve(columns, reduce)[0].square.sum()) / (2 * total) if total > 0 else float("nan")

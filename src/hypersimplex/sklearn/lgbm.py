@@ -38,7 +38,8 @@ class HyperSimplexLGBMClassifier(BoostedClassifier):
         calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated. It uses calibration_folds
             held-out folds, and each costs one more training.
         importance_type: "split" or "gain", for feature_importances_.
-        random_state, n_jobs, verbose: as usual; verbose=n prints the loss of the held-out rows every n rounds.
+        random_state, n_jobs, verbose: as usual; n_jobs limits the threads of the objective too; verbose=n prints the
+            loss of the held-out rows every n rounds.
 
     Attributes:
         classes_: the classes, in the order of their columns.

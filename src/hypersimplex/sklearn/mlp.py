@@ -142,6 +142,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
     def _note(self) -> None:
         self.loss_curve_ = self._training.losses
         self.n_iter_ = len(self.loss_curve_)
+        self.__dict__.pop("validation_loss_curve_", None)
         if self.early_stopping:
             self.validation_loss_curve_ = self._training.held_losses
 

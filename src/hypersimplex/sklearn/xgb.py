@@ -46,7 +46,8 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
         calibration: None, "sigmoid" (Platt) or "isotonic": how predict_proba is calibrated. It uses calibration_folds
             held-out folds, and each costs one more training.
         importance_type: "gain", "weight", "cover", "total_gain" or "total_cover", for feature_importances_.
-        random_state, n_jobs, verbose: as usual; verbose=n prints the loss of the held-out rows every n rounds.
+        random_state, n_jobs, verbose: as usual; n_jobs limits the threads of the objective too; verbose=n prints the
+            loss of the held-out rows every n rounds.
 
     Attributes:
         classes_: the classes, in the order of their columns.
@@ -116,6 +117,7 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
         callbacks = list(training.callbacks)
         if held and self.early_stopping:
             callbacks.append(xgb.callback.EarlyStopping(rounds=self.n_iter_no_change))
+        last = _LastScores(data)
         losses: dict[str, Any] = {}
         booster = xgb.train(
             self._settings(given),
@@ -127,13 +129,13 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
             evals_result=losses,
             verbose_eval=self.verbose if held and self.verbose > 0 else False,
             xgb_model=training.start,
-            callbacks=callbacks,
+            callbacks=[*callbacks, last],
         )
         made, best = self._rounds(booster), int(booster.attr("best_iteration") or -1) + 1
         before = 0 if training.start is None else self._rounds(training.start)
         if before < best < made:
             return Trained(booster[:best], made, losses, None)
-        return Trained(booster, made, losses, np.asarray(booster.predict(data, output_margin=True)))
+        return Trained(booster, made, losses, last.scores)
 
     def _matrix(self, kind: Any, x: Any, y: Any = None, weights: Any = None, **how: Any) -> Any:
         types = ["c" if i in self._categorical else "q" for i in range(x.shape[1])] if self._categorical else None
@@ -168,3 +170,14 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
 
     def _rounds(self, booster: Any) -> int:
         return int(booster.num_boosted_rounds())
+
+
+class _LastScores(xgb.callback.TrainingCallback):  # type: ignore[misc, unused-ignore]
+    """The scores of the training rows, which XGBoost has at hand until the training ends. Later it needs all trees."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def after_training(self, model: Any) -> Any:
+        self.scores = np.asarray(model.predict(self.data, output_margin=True))
+        return model

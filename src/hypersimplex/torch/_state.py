@@ -52,7 +52,7 @@ class State(KeepsDigits):
         for name in _tracking.NAMES:
             self.register_buffer(name, None)
         self._flags = (False, False)
-        self._warned = False
+        self._warned: set[bool] = set()  # whether of some classes, or of all
         if self.num_classes is not None:
             dtype = torch.get_default_dtype()
             self._make(self.num_classes, dtype if dtype in FLOATS else torch.float32, self.classes.device)
@@ -117,18 +117,25 @@ class State(KeepsDigits):
         """Zeros before the first batch: validation may come before training."""
         self._refuse_if_lost()
         threshold, seen = self.threshold, self._buffers.get("seen")
-        if threshold is None or seen is None or (can_read(seen) and not seen.any()):
-            if not self._warned and not is_compiling():
-                self._warned = True
-                warnings.warn(
-                    "HyperSimplexLoss has no thresholds yet and decides by zeros: train, calibrate, or load them first",
-                    stacklevel=4,
-                )
-            if threshold is None or seen is None:
-                return torch.zeros(logits.shape[1] if logits.dim() > 1 else 1, device=logits.device)
+        if threshold is None or seen is None or (can_read(seen) and not seen.all()):
+            self._warn_of_zeros(seen)
+        if threshold is None or seen is None:
+            return torch.zeros(logits.shape[1] if logits.dim() > 1 else 1, device=logits.device)
         if threshold.dim() != 1:
             raise _checks.wrong_shape("threshold", seen.shape, threshold.shape)
         return threshold
+
+    def _warn_of_zeros(self, seen: Tensor | None) -> None:
+        """Once before the first batch, and once if some classes are still without a threshold after it."""
+        if is_compiling():
+            return
+        absent = [] if seen is None or not seen.any() else seen.eq(0).nonzero().flatten().tolist()
+        if bool(absent) not in self._warned:
+            self._warned.add(bool(absent))
+            which = f" for class {absent[0]}" if absent else ""
+            which += f" and {len(absent) - 1} others" if absent[1:] else ""
+            rule = "train, calibrate, or load them first"
+            warnings.warn(f"HyperSimplexLoss has no thresholds{which} yet and decides by zeros: {rule}", stacklevel=5)
 
     def _independent(self, logits: Tensor) -> bool:
         """Whether every logit is decided by itself: binary and multi-label problems."""

@@ -1,6 +1,8 @@
 """The running averages of HyperSimplexLoss: when a batch moves them, and how far."""
 
+import sys
 from array import array
+from types import FrameType
 from typing import Any
 
 import torch
@@ -14,9 +16,9 @@ from hypersimplex.torch._boundary import FLOATS, is_compiling, may_write
 NAMES = ("threshold", "seen", "share", "samples")
 NAMES_SET = frozenset(NAMES)
 SPAN, LEAST = 1000.0, 0.1  # samples, and a batch's weight at least: measured by benchmarks/thresholds.py
+UNPACKING = ("unpack_hook", "torch.utils.checkpoint")  # the function and its module
 
 _task = torch._C._current_graph_task_id
-_hooks: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
 
 def new_buffers(classes: int, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
@@ -47,9 +49,13 @@ def can_track(outcome: Outcome, buffers: dict[str, Any]) -> bool:
 def is_recomputed() -> bool:
     """Whether a checkpoint computes again, in the backward pass, what was counted in the forward pass.
 
-    Checkpoints that are not reentrant hook into what autograd saves; the first pass of reentrant ones has no gradient.
+    Checkpoints that are not reentrant do so when autograd unpacks what they saved. The first pass of reentrant ones has
+    no gradient, and their second one counts, whatever is nested in it.
     """
-    return _task() != -1 and _hooks(True) is not None
+    frame: FrameType | None = sys._getframe() if _task() != -1 else None
+    while frame is not None and (frame.f_code.co_name, frame.f_globals.get("__name__")) != UNPACKING:
+        frame = frame.f_back
+    return frame is not None
 
 
 def track(

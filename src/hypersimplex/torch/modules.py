@@ -143,7 +143,8 @@ class HyperSimplexLoss(State):
     def predict(self, logits: Tensor) -> Tensor:
         """Return the class of every sample. For a binary or multi-label problem return 0 or 1 for every logit.
 
-        Before the first batch all thresholds are 0, and a warning says so once. After folding this is plain argmax.
+        Before the first batch all thresholds are 0, and a warning says so once. So is the threshold of a class that
+        has had none in any batch, with a warning of its own. After folding this is plain argmax.
         """
         return decisions.decide(self._scores(decisions.wide(logits)), self._independent(logits))
 
