@@ -61,3 +61,11 @@ def test_a_step_ends_in_the_minimum_of_its_model(seed):
     assert (bias + move >= -1e-12).all()
     assert (slope >= -1e-8).all()
     np.testing.assert_allclose(slope[bias + move > 1e-9], 0, atol=1e-8)
+
+
+def test_a_walk_below_zero_ends_at_zero(both):
+    memory, _ = both
+    search = _assignment._Search(memory, np.zeros(7), np.arange(7.0))
+    move = np.array([0.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    search._walk(move, patient=False)  # columns without room send no step back
+    np.testing.assert_array_equal(search.bias, [0.0, 0.0, 2.0, 3.0, 4.0, 5.0, 6.0])
