@@ -207,7 +207,8 @@ Error* box(const Frame& frame) {
     if (status == Status::no_memory)
         return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
     if (status != Status::ok) box_by_rows(p);
-    std::transform(mu.begin(), mu.end(), data<T>(frame.results, 1), [](double m) { return static_cast<T>(m); });
+    T* mu_out = data<T>(frame.results, 1);
+    for (size_t r = 0; r < mu.size(); ++r) mu_out[r] = static_cast<T>(mu[r]);
     return nullptr;
 }
 
