@@ -141,6 +141,11 @@ def test_ties_share_however_small_tau_is(fe):
         ({"total": 1, "lower": NAN}, "lower must be at most upper, got nan and 1"),
         ({"total": 1, "weight": 0.0}, "weight must be positive and finite, got 0"),
         ({"total": 1, "weight": np.array([1.0, -2.0, 1.0])}, "weight must be positive and finite, got -2"),
+        ({"total": 1, "weight": np.float32([5, -2, 1])}, "weight must be positive and finite, got -2"),
+        (
+            {"total": 1, "lower": np.float32([0, 0.75, 0]), "upper": np.float32([1, 0.5, 1])},
+            "lower must be at most upper, got 0.75 and 0.5",
+        ),
         ({"total": 1, "tau": 0.0}, "tau must be positive, got 0.0"),
         ({"total": np.array([1.0, 5.0])}, "total must be between 0 and 3 (what the bounds allow), got 5"),
         ({"total": 1, "lower": np.zeros(4)}, "lower must broadcast to the input's shape (2, 3), got shape (4,)"),
