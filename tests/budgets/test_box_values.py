@@ -140,6 +140,7 @@ def test_ties_share_however_small_tau_is(fe):
         ({"total": 1, "lower": 1.0, "upper": 0.5}, "lower must be at most upper, got 1 and 0.5"),
         ({"total": 1, "lower": NAN}, "lower must be at most upper, got nan and 1"),
         ({"total": 1, "weight": 0.0}, "weight must be positive and finite, got 0"),
+        ({"total": 1, "weight": INF}, "weight must be positive and finite, got inf"),
         ({"total": 1, "weight": np.array([1.0, -2.0, 1.0])}, "weight must be positive and finite, got -2"),
         ({"total": 1, "weight": np.float32([5, -2, 1])}, "weight must be positive and finite, got -2"),
         (

@@ -75,10 +75,10 @@ def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any
     rows = np.asarray(x, np.float64).reshape(int(np.prod(slices)), x.shape[-1])
     total, tau = (np.broadcast_to(np.asarray(v, np.float64), slices).reshape(-1) for v in each)
     lower, upper, weight = (np.broadcast_to(np.asarray(v, np.float64), x.shape).reshape(rows.shape) for v in entries)
-    low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
     eps = float(jnp.finfo(widened(x).dtype).eps)
-    room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (weight * lower, weight * upper))
     with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
+        low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
+        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
         enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
     wrong = {
         "tau": ~((tau > 0) & np.isfinite(tau)),
