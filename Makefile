@@ -119,7 +119,8 @@ test-jax: $(EVERYTHING)  ## the JAX front end: types, its own suite and the shar
 	$(ALL)/pytest -n $(JOBS) tests/jax
 	HYPERSIMPLEX_JAX_KERNEL=0 $(ALL)/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" \
 		tests/operator/test_edges.py \
-		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py
+		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py \
+		tests/budgets/test_box_values.py
 
 test-triton: $(EVERYTHING)  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
 	$(ALL)/pytest -n $(JOBS) tests/triton

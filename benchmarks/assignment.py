@@ -67,14 +67,19 @@ def both_ways(function: Callable[[Tensor], Tensor], x: Tensor) -> timing.Step:
     return step
 
 
-def processor_times(ways: Mapping[str, timing.Step], rounds: int) -> timing.Times:
-    """As timing.interleave, by the processor's clock: a busy machine interrupts long calls, and short ones seldom."""
+def processor_times(ways: Mapping[str, timing.Step], rounds: int, seconds: float = 0.0) -> timing.Times:
+    """As timing.interleave, by the processor's clock: a busy machine interrupts long calls, and short ones seldom.
+
+    A turn is one call, or as many as take so many seconds.
+    """
     times: timing.Times = {name: [] for name in ways}
+    calls = {name: timing.calls_for(step, seconds) if seconds else 1 for name, step in ways.items()}
     for turn in range(rounds + 1):
         for name, step in ways.items():
             begin = time.process_time()
-            step()
-            times[name] += [time.process_time() - begin] if turn else []
+            for _ in range(calls[name]):
+                step()
+            times[name] += [(time.process_time() - begin) / calls[name]] if turn else []
     return times
 
 

@@ -240,8 +240,13 @@ NB_MODULE(_kernel, m) {
         "xla_handlers",
         [] {
             nb::typed<nb::dict, nb::str, nb::object> handlers;
-            handlers["hypersimplex_project"] = nb::capsule(reinterpret_cast<void*>(xla::project_handler));
-            handlers["hypersimplex_centered"] = nb::capsule(reinterpret_cast<void*>(xla::centered_handler));
+            auto add = [&](const char* name, xla::Error* (*handler)(xla::Frame*)) {
+                handlers[name] = nb::capsule(reinterpret_cast<void*>(handler));
+            };
+            add("hypersimplex_project", xla::project_handler);
+            add("hypersimplex_centered", xla::centered_handler);
+            add("hypersimplex_box", xla::box_handler);
+            add("hypersimplex_box_centered", xla::box_centered_handler);
             return handlers;
         },
         "What jax.ffi.register_ffi_target takes, by name.");

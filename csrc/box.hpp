@@ -2,24 +2,15 @@
 // another sum. sum(w clip((x - mu w)/tau, lower, upper)) falls as mu rises, along pieces of slope
 // -(sum of w^2 over the free entries)/tau.
 #pragma once
-#include "box_passes.hpp"
+#include <optional>
+
+#include "box_glance.hpp"
 
 namespace hs::HS_VARIANT {
 
-// The number with as many floating-point numbers above it, up to b, as below it, down to a.
-inline double halfway(double a, double b) {
-    auto key = [](double v) {
-        int64_t bits;
-        std::memcpy(&bits, &v, sizeof v);
-        return bits < 0 ? std::numeric_limits<int64_t>::min() - bits : bits;
-    };
-    int64_t from = key(a), to = key(b), middle = (from & to) + ((from ^ to) >> 1);
-    middle = middle < 0 ? std::numeric_limits<int64_t>::min() - middle : middle;
-    double out;
-    std::memcpy(&out, &middle, sizeof out);
-    return out;
-}
+constexpr int most_narrow = 8;
 
+// One row, a pass at a time: begin() looks at it, advance() makes a pass. Both say whether any is left to do.
 template <class T>
 class BoxSolver {
   public:
@@ -31,20 +22,33 @@ class BoxSolver {
           tau(p.tau[row]),
           row(box_row(p, p.x, row)) {}
 
-    void run(Result& result) {
-        BoxSurvey found = survey<true>();
+    bool begin(Result& result) {
+        BoxSurvey found;
+        if (glance(found)) return solve(found);
+        found = survey<true>();
         if (!std::isfinite(found.size + found.ww + found.xx) || found.wrong > 0) found = survey<false>();
         if (found.wrong > 0) return complain(result);
         double eps = static_cast<double>(std::numeric_limits<T>::epsilon()), room = 4 * eps * found.size;
         if (found.nan > 0) found.most = std::numeric_limits<double>::infinity();
         bool enough = p.at_most || total <= found.most + room;
-        if (!(total >= found.least - room && enough)) return fail(result, Status::bad_total, slice);
+        if (!(total >= found.least - room && enough)) return refuse(result, Status::bad_total, 0);
         if (found.nan > 0) return fill_nan();
         if (found.certain > 0 && found.least + found.certain > total) return share(result);
-        solve(found);
+        return solve(found);
+    }
+
+    bool advance() {
+        if (narrow_left > 0) return approach();
+        Hunt found = hunt();
+        if (found == Hunt::cornered && !within) return look_between();
+        if (found == Hunt::cornered) write(here(), slack(sums(here())));
+        if (found != Hunt::unsettled) p.mu[slice] = origin + (s.mu + s.low);
+        return found == Hunt::unsettled;
     }
 
   private:
+    enum class Hunt { unsettled, settled, cornered };
+
     T* out() const { return p.y + slice * p.n; }
 
     template <bool finite>
@@ -54,38 +58,70 @@ class BoxSolver {
         });
     }
 
-    BoxSums sums(double mu, double low) const {
+    // Whether everything is finite and right, and the total well within what the bounds allow.
+    bool glance(BoxSurvey& found) const {
+        if constexpr (sizeof(T) == 4) {
+            if (p.n == 0 || !NarrowRow::serves(row)) return false;
+            NarrowRow narrow(row);
+            found = sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
+                return narrow.add<BoxSurvey>(from, to, Glancer{});
+            });
+            double room = 1e-5 * found.size, n = static_cast<double>(p.n);
+            return std::isfinite(found.size + found.ww + found.xx) && -found.wrong == n &&
+                   total > found.least + room && total < found.most - room;
+        }
+        return false;
+    }
+
+    BoxSums sums(const BoxPlace& at) const {
         return sum_blocks<BoxSums>(p.n, threads, [&](int64_t from, int64_t to) {
-            return add_entries<BoxSums>(row, from, to, BoxAdder{{mu, low, row.inverse}});
+            return add_entries<BoxSums>(row, from, to, BoxAdder<true>{at});
         });
     }
 
-    void write(double mu, double low, double slack) const {
-        in_blocks(p.n, threads,
-                  [&](int64_t from, int64_t to) { write_box(row, out(), from, to, mu, low, slack); });
-        p.mu[slice] = mu + low;
+    // The same but for the bulk, and writes y.
+    BoxSums write(const BoxPlace& at, double room) const {
+        return sum_blocks<BoxSums>(p.n, threads, [&](int64_t from, int64_t to) {
+            return write_box(row, out(), from, to, at, room);
+        });
     }
 
-    void solve(const BoxSurvey& found) const {
-        double inf = std::numeric_limits<double>::infinity(), rounding = 1e-15 * found.size;
-        if (p.at_most && !(residual(sums(0, 0)) > rounding)) return write(0, 0, 0);
-        if (total <= found.least + rounding) return saturate(row.lower, inf);
-        if (total >= found.most - rounding) return saturate(row.upper, -inf);
-        Search s = start(found);
-        BoxSums last = hunt(s, [&](double mu, double low) { return sums(mu, low); });
-        if (s.settled) return finish(s.mu, s.low, last);
-        // Two neighbors among the numbers have the solution between them: measured from the nearer one.
-        double gap = s.hi - s.lo;
-        bool up = residual(sums(s.hi, -gap / 2)) > 0;
-        double origin = up ? s.hi : s.lo;
-        Search within = start_at(up ? -gap / 4 : gap / 4, gap);
-        within.lo = up ? -gap / 2 : 0;
-        within.hi = up ? 0 : gap / 2;
-        last = hunt(within, [&](double mu, double low) { return sums(origin, mu + low); });
-        finish(origin, within.mu + within.low, last);
-    }
+    static double slack(const BoxSums& at) { return at.free > 0 ? 1e-15 * at.bulk / at.free : 0; }
+
+    BoxPlace place(double mu, double low) const { return {mu, low, row.inverse}; }
+    BoxPlace here() const { return within ? place(origin, s.mu + s.low) : place(s.mu, s.low); }
 
     double residual(const BoxSums& at) const { return at.free_sum - (total - at.fixed); }
+
+    bool solve(const BoxSurvey& found) {
+        double inf = std::numeric_limits<double>::infinity(), rounding = 1e-15 * found.size;
+        if (p.at_most && !(residual(write(place(0, 0), 0)) > rounding)) {
+            p.mu[slice] = 0;
+            return false;
+        }
+        if (total <= found.least + rounding) return saturate(row.lower, inf);
+        if (total >= found.most - rounding) return saturate(row.upper, -inf);
+        s = start(found);
+        double span = found.most - found.least, widest = std::isfinite(span) ? span : total;
+        each = widest * widest / (static_cast<double>(p.n) * found.ww);
+        if constexpr (sizeof(T) == 4) {
+            bool carries = row.inverse <= static_cast<double>(std::numeric_limits<float>::max());
+            narrow_left = carries && NarrowRow::serves(row) ? most_narrow : 0;
+        }
+        return true;
+    }
+
+    // Two neighbors among the numbers have the solution between them: measured from the nearer one.
+    bool look_between() {
+        double gap = s.hi - s.lo;
+        bool up = residual(sums(place(s.hi, -gap / 2))) > 0;
+        origin = up ? s.hi : s.lo;
+        s = start_at(up ? -gap / 4 : gap / 4, gap);
+        s.lo = up ? -gap / 2 : 0;
+        s.hi = up ? 0 : gap / 2;
+        within = true, near = false, pass = 0;
+        return true;
+    }
 
     // As if x/w were normal and the bounds even; where there are none, as if every entry were free.
     Search start(const BoxSurvey& found) const {
@@ -107,71 +143,105 @@ class BoxSolver {
         return s;
     }
 
-    // Ends settled, or with neighbors for a bracket: after some steps every other one halves what is left.
-    template <class F>
-    BoxSums hunt(Search& s, F at) const {
-        constexpr double most = std::numeric_limits<double>::max();
-        BoxSums found{0, 0, 0, 0};
-        for (int pass = 0;; ++pass) {
-            found = at(s.mu, s.low);
-            double r = residual(found), size = std::fabs(r);
-            bool noise = size <= 2e-14 * found.bulk && size > s.last / 2;
-            s.settled = !(size > 4e-16 * found.bulk) || noise;
-            if (s.settled) return found;
-            double change = r * tau / found.free;
-            s.settled = found.free > 0 && s.low + change == s.low;    // nothing better exists
-            if (s.settled) return found;
-            s.last = size;
-            follow(s, r, change, found.free > 0);
-            if (pass < most_passes || pass % 2) continue;
-            s.lo = s.lo > -most ? s.lo : -most;
-            s.hi = s.hi < most ? s.hi : most;
-            s.mu = halfway(s.lo, s.hi);
+    // Whether a Newton step from here will very likely end between the same breakpoints as the solution: r
+    // over what an entry may add is how many change sides on the way, and what is left is a square of that.
+    bool is_close(double r, double free) const { return r * r <= 0.3 * each * free; }
+
+    // A Newton step in single precision.
+    bool approach() {
+        if constexpr (sizeof(T) == 4) {
+            NarrowRow narrow(row);
+            NarrowSums at = sum_blocks<NarrowSums>(p.n, threads, [&](int64_t from, int64_t to) {
+                return narrow.add<NarrowSums>(from, to, NarrowAdder(s.mu, row.inverse));
+            });
+            double r = at.sum - total;
+            bool last = narrow_left == 1 || !std::isfinite(r) || is_close(r, at.free);
+            if (std::isfinite(r)) follow(s, r, r * tau / at.free, at.free > 0);
             s.low = 0;
-            if (s.mu <= s.lo || s.mu >= s.hi) return found;
+            --narrow_left;
+            if (last) start_again();
         }
+        return true;
     }
 
-    void finish(double mu, double low, const BoxSums& at) const {
-        double each = at.free > 0 ? 1e-15 * at.bulk / at.free : 0;
-        write(mu, low, each);
+    // What sums in single precision say of the bracket may be wrong.
+    void start_again() {
+        s = start_at(s.mu, s.width);
+        narrow_left = 0;
+        if (p.at_most) s.lo = 0, s.r_lo = 1;
+    }
+
+    // A Newton step. Settled, y is written. After some steps every other one halves what is left, until two
+    // neighbors are the bracket.
+    Hunt hunt() {
+        constexpr double most = std::numeric_limits<double>::max();
+        BoxSums found = near ? write(here(), slack(before)) : sums(here());
+        if (near) found.bulk = before.bulk;
+        double r = residual(found), size = std::fabs(r), change = r * tau / found.free;
+        bool noise = size <= 2e-14 * found.bulk && size > s.last / 2;
+        // A step that crossed no breakpoint is exact.
+        bool exact = found.free == before.free && found.fixed == before.fixed && size <= 4e-15 * found.bulk;
+        if (!(size > 4e-16 * found.bulk) || noise || exact || s.low + change == s.low) {
+            if (!near) write(here(), slack(found));
+            return Hunt::settled;
+        }
+        near = is_close(r, found.free);
+        before = found;
+        s.last = size;
+        follow(s, r, change, found.free > 0);
+        if (pass++ < most_passes || pass % 2 == 0) return Hunt::unsettled;
+        s.lo = s.lo > -most ? s.lo : -most;
+        s.hi = s.hi < most ? s.hi : most;
+        s.mu = halfway(s.lo, s.hi);
+        s.low = 0;
+        return s.mu <= s.lo || s.mu >= s.hi ? Hunt::cornered : Hunt::unsettled;
     }
 
     // Every entry at its bound, but for those that are masked.
-    void saturate(const Series& bound, double mu) const {
+    bool saturate(const Series& bound, double mu) const {
         T* y = out();
         for (int64_t i = 0; i < p.n; ++i) {
             bool masked = row.x[i] == -std::numeric_limits<T>::infinity();
             y[i] = static_cast<T>(masked ? row.lower[i] : bound[i]);
         }
         p.mu[slice] = mu;
+        return false;
     }
 
     // More entries at +inf than there is budget: they share it as equals would, and the others have nothing.
-    void share(Result& result) const {
+    bool share(Result& result) const {
         Scratch<T> equals;
-        if (!equals.take(p.n)) return fail(result, Status::no_memory, slice);
+        if (!equals.take(p.n)) return refuse(result, Status::no_memory, 0);
         constexpr T inf = std::numeric_limits<T>::infinity();
         for (int64_t i = 0; i < p.n; ++i) equals.data[i] = row.x[i] == inf ? T(0) : -inf;
         Box<T> other = p;
         other.x = equals.data - slice * p.n;
         other.at_most = false;    // what they would have without it is not in their x
-        BoxSolver<T>(other, slice, threads).run(result);
+        BoxSolver<T> solver(other, slice, threads);
+        for (bool more = solver.begin(result); more;) more = solver.advance();
         p.mu[slice] = inf;
+        return false;
     }
 
-    void fill_nan() const {
+    bool fill_nan() const {
         T* y = out();
         for (int64_t i = 0; i < p.n; ++i) y[i] = std::numeric_limits<T>::quiet_NaN();
         p.mu[slice] = std::numeric_limits<double>::quiet_NaN();
+        return false;
     }
 
-    void complain(Result& result) const {
+    bool complain(Result& result) const {
         for (int64_t i = 0; i < p.n; ++i) {
             double w = row.weight[i];
-            if (!(w > 0 && std::isfinite(w))) return fail(result, Status::bad_weight, slice, i);
-            if (!(row.lower[i] <= row.upper[i])) return fail(result, Status::bad_bounds, slice, i);
+            if (!(w > 0 && std::isfinite(w))) return refuse(result, Status::bad_weight, i);
+            if (!(row.lower[i] <= row.upper[i])) return refuse(result, Status::bad_bounds, i);
         }
+        return false;
+    }
+
+    bool refuse(Result& result, Status status, int64_t entry) const {
+        fail(result, status, slice, entry);
+        return false;
     }
 
     const Box<T>& p;
@@ -179,7 +249,16 @@ class BoxSolver {
     int threads;
     double total, tau;
     BoxRow<T> row;
+    Search s{};
+    double origin = 0, each = 0;       // each: the square of what an entry may add over that of its weight
+    BoxSums before{0, 0, 0, 0};        // of the last pass
+    int narrow_left = 0, pass = 0;     // passes in single precision still allowed; passes in double so far
+    bool near = false;                 // the next pass is very likely the last, so it writes
+    bool within = false;               // s is measured from the origin
 };
+
+// Short rows in step, a pass of each in turn: by itself a row would wait for its sums.
+constexpr int64_t box_rows = 16, box_rows_entries = 1 << 12;
 
 template <class T>
 struct BoxTasks {
@@ -187,8 +266,24 @@ struct BoxTasks {
     Tiles tiles;
     explicit BoxTasks(const Box<T>& problem) : p(problem), tiles(box_tiles(p)) {}
     void run(int64_t task, int threads, Result& result) const {
-        int64_t first = tiles.first(task);
-        for (int64_t r = first; r < first + tiles.width(task); ++r) BoxSolver<T>(p, r, threads).run(result);
+        int64_t end = tiles.first(task) + tiles.width(task), most = box_rows_entries / (p.n + 1) + 1;
+        int64_t together = most < box_rows ? most : box_rows;
+        for (int64_t r = tiles.first(task); r < end; r += together)
+            solve_rows(r, r + together < end ? r + together : end, threads, result);
+    }
+
+    void solve_rows(int64_t from, int64_t to, int threads, Result& result) const {
+        std::optional<BoxSolver<T>> rows[box_rows];
+        int open = 0;
+        for (int64_t r = from; r < to; ++r) {
+            rows[open].emplace(p, r, threads);
+            open += rows[open]->begin(result);
+        }
+        bool more[box_rows];
+        for (int r = 0; r < open; ++r) more[r] = true;
+        for (int left = open; left > 0;)
+            for (int r = 0; r < open; ++r)
+                if (more[r] && !rows[r]->advance()) more[r] = false, --left;
     }
 };
 

@@ -19,23 +19,30 @@ struct BoxPull {
     Vec y, v, weight;
     typename Wide::Int low, high;
 
-    template <class T>
+    template <class T, Given how>
     static HS_INLINE BoxPull of(const Entries& e, Vec pull) {
+        if constexpr (how == Given::singles)
+            return {e.x, pull, e.weight, e.lower >= e.x, e.x >= e.upper};
         return {e.x, pull, e.weight, rounded<T>(e.lower) >= e.x, e.x >= rounded<T>(e.upper)};
     }
-    HS_INLINE Vec free(Vec value) const { return Wide::drop(Wide::drop(value, low), high); }
+    HS_INLINE typename Wide::Int fixed() const { return ~(~low & ~high); }
+    HS_INLINE Vec free(Vec value) const { return Wide::drop(value, fixed()); }
 };
 
+// Without what only tau needs, or with it.
+template <bool with_tau>
 struct BoxDualAdder {
     using Vec = typename Wide::Vec;
     Vec ww = {}, wv = {}, wy = {}, vy = {};
 
     HS_INLINE void add(const BoxPull& e) {
-        Vec w = e.free(e.weight), v = e.free(e.v);
-        ww = Wide::plus_product(ww, w, w);
-        wv = Wide::plus_product(wv, w, v);
-        wy += e.free(e.weight * e.y);
-        vy += e.free(e.v * e.y);
+        auto fixed = e.fixed();
+        ww = Wide::add_unless(fixed, ww, e.weight * e.weight);
+        wv = Wide::add_unless(fixed, wv, e.weight * e.v);
+        if constexpr (with_tau) {
+            wy = Wide::add_unless(fixed, wy, e.weight * e.y);
+            vy = Wide::add_unless(fixed, vy, e.v * e.y);
+        }
     }
     HS_INLINE void join(const BoxDualAdder& o) { ww += o.ww, wv += o.wv, wy += o.wy, vy += o.vy; }
     BoxDual sum() const { return {Wide::total(ww), Wide::total(wv), Wide::total(wy), Wide::total(vy)}; }
@@ -48,13 +55,7 @@ class BoxPullback {
         : p(problem), slice(row), threads(threads_within), row(box_row(p, p.y, row)), v(p.v + row * p.n) {}
 
     void run() const {
-        BoxDual dual = sum_blocks<BoxDual>(p.n, threads, [&](int64_t from, int64_t to) {
-            return as_given(row.given(), [&](auto how) {
-                return add_chains<BoxDual>(
-                    from, to, BoxDualAdder{}, [&](int64_t i) { return load<how.value>(i); },
-                    [&](int64_t i, int64_t stop) { return rest(i, stop); });
-            });
-        });
+        BoxDual dual = p.to_tau ? sums<true>() : sums<false>();
         double mu = p.mu[slice], mean = p.at_most && mu == 0 ? 0 : dual.mean();
         if (p.to_total) p.to_total[slice] = mean;
         if (p.to_tau) p.to_tau[slice] = -(dual.vy - mean * dual.wy) / p.tau[slice];
@@ -62,15 +63,26 @@ class BoxPullback {
     }
 
   private:
+    template <bool with_tau>
+    BoxDual sums() const {
+        return sum_blocks<BoxDual>(p.n, threads, [&](int64_t from, int64_t to) {
+            return as_given(row.given(), [&](auto how) {
+                return add_chains<BoxDual>(
+                    from, to, BoxDualAdder<with_tau>{}, [&](int64_t i) { return load<how.value>(i); },
+                    [&](int64_t i, int64_t stop) { return rest(i, stop); });
+            });
+        });
+    }
+
     template <Given how>
     HS_INLINE BoxPull load(int64_t i) const {
-        return BoxPull::of<T>(row.template load<how>(i), load_wide(v + i));
+        return BoxPull::of<T, how>(row.template load<how>(i), load_wide(v + i));
     }
 
     BoxPull rest(int64_t i, int64_t to) const {
         T part[together] = {};
         std::memcpy(part, v + i, static_cast<size_t>(to - i) * sizeof(T));
-        return BoxPull::of<T>(row.rest(i, to), load_wide(part));
+        return BoxPull::of<T, Given::mixed>(row.rest(i, to), load_wide(part));
     }
 
     // Where mu is infinite, the free entries are infinite too, and share what there is.

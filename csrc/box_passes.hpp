@@ -56,15 +56,15 @@ struct BoxRow {
         return {own, lower.load(i), upper.load(i), weight.load(i)};
     }
 
-    // The last entries of [i, to), filled up with some that can only be 0.
+    // The last entries of [i, to), filled up with some that can only be 0 and weigh next to nothing.
     Entries rest(int64_t i, int64_t to) const {
         double part[4][together];
         for (int l = 0; l < together; ++l) {
             bool is = i + l < to;
-            part[0][l] = is ? static_cast<double>(x[i + l]) : -std::numeric_limits<double>::infinity();
+            part[0][l] = is ? static_cast<double>(x[i + l]) : 0;
             part[1][l] = is ? lower[i + l] : 0;
             part[2][l] = is ? upper[i + l] : 0;
-            part[3][l] = is ? weight[i + l] : 1;
+            part[3][l] = is ? weight[i + l] : std::numeric_limits<double>::min();
         }
         return {Wide::load(part[0]), Wide::load(part[1]), Wide::load(part[2]), Wide::load(part[3])};
     }
@@ -100,17 +100,17 @@ HS_INLINE auto as_given(Given how, F f) {
 
 // adder.add(load(i)) for all of [from, to) and rest(i, to) at its end, in short chains, two at a time: long
 // ones would pile up rounding, and one would wait for itself.
-template <class Sum, class Adder, class Load, class Rest>
+template <class Sum, int width = together, class Adder, class Load, class Rest>
 HS_INLINE Sum add_chains(int64_t from, int64_t to, const Adder& adder, Load load, Rest rest) {
     Sum sum{};
     for (int64_t i = from; i < to;) {
-        int64_t stop = i + 128 * together < to ? i + 128 * together : to;
+        int64_t stop = i + 128 * width < to ? i + 128 * width : to;
         Adder chain = adder, other = adder;
-        for (; i + 2 * together <= stop; i += 2 * together) {
+        for (; i + 2 * width <= stop; i += 2 * width) {
             chain.add(load(i));
-            other.add(load(i + together));
+            other.add(load(i + width));
         }
-        if (i + together <= stop) chain.add(load(i)), i += together;
+        if (i + width <= stop) chain.add(load(i)), i += width;
         if (i < stop) other.add(rest(i, stop)), i = stop;
         chain.join(other);
         sum.add(chain.sum());
@@ -126,8 +126,6 @@ Sum add_entries(const BoxRow<T>& row, int64_t from, int64_t to, const Adder& add
             [&](int64_t i, int64_t stop) { return row.rest(i, stop); });
     });
 }
-
-HS_INLINE typename Wide::Vec magnitude(typename Wide::Vec v) { return Wide::max(v, Wide::splat(0) - v); }
 
 // What is known of a row before its search.
 struct BoxSurvey {
@@ -157,14 +155,14 @@ struct Surveyor {
         if constexpr (finite) {
             wrong -= ~right;
             most += high;
-            size += magnitude(low) + magnitude(high);
+            size += Wide::magnitude(low) + Wide::magnitude(high);
             wx = Wide::plus_product(wx, e.weight, e.x);
             ww = Wide::plus_product(ww, e.weight, e.weight);
             xx = Wide::plus_product(xx, e.x, e.x);
         } else {
             Vec big = Wide::splat(std::numeric_limits<double>::max());
-            Int is_number = e.x >= e.x, bounded = ~(magnitude(e.x) > big) & is_number;
-            Vec x = Wide::keep(e.x, bounded), a = magnitude(low), b = magnitude(high);
+            Int is_number = e.x >= e.x, bounded = ~(Wide::magnitude(e.x) > big) & is_number;
+            Vec x = Wide::keep(e.x, bounded), a = Wide::magnitude(low), b = Wide::magnitude(high);
             wrong -= ~(right & (big >= e.weight));
             nan -= ~is_number;
             most += Wide::pick(zero - big > e.x, low, high);
@@ -210,6 +208,7 @@ struct BoxPlace {
     }
 };
 
+template <bool with_bulk>
 struct BoxAdder {
     using Vec = typename Wide::Vec;
     BoxPlace place;
@@ -218,36 +217,57 @@ struct BoxAdder {
     HS_INLINE void add(const Entries& e) {
         Vec t = place.of(e), part = e.weight * Wide::min(e.upper, Wide::max(e.lower, t));
         auto inside = (t > e.lower) & (t < e.upper);
-        free_sum += Wide::keep(part, inside);
-        free += Wide::keep(e.weight * e.weight, inside);
-        fixed += Wide::drop(part, inside);
-        bulk += magnitude(part);
+        free_sum = Wide::add_where(inside, free_sum, part);
+        free = Wide::add_where(inside, free, e.weight * e.weight);
+        fixed = Wide::add_unless(inside, fixed, part);
+        if constexpr (with_bulk) bulk += Wide::magnitude(part);
     }
     HS_INLINE void join(const BoxAdder& o) {
         free_sum += o.free_sum, free += o.free, fixed += o.fixed, bulk += o.bulk;
     }
     BoxSums sum() const {
-        return {Wide::total(free_sum), Wide::total(free), Wide::total(fixed), Wide::total(bulk)};
+        return {Wide::total(free_sum), Wide::total(free), Wide::total(fixed),
+                with_bulk ? Wide::total(bulk) : 0};
     }
 };
 
-// Writes y. What rounding keeps from a bound, by 4 eps or `slack` times its weight, is put there: an entry
-// that is not free must not look so.
+// y at some mu. What rounding keeps from a bound, by 4 eps or `slack` times its weight, is put there: an
+// entry that is not free must not look so. In single precision y is rounded over 4 eps anyway.
 template <class T>
-void write_box(const BoxRow<T>& row, T* y, int64_t from, int64_t to, double mu, double low, double slack) {
+struct BoxWriter {
     using Vec = typename Wide::Vec;
-    BoxPlace place(mu, low, row.inverse);
-    Vec few = Wide::splat(4 * std::numeric_limits<double>::epsilon()), each = Wide::splat(slack);
-    auto put = [&](const Entries& e) {
-        Vec t = place.of(e), room = each * e.weight;
-        Vec down = few * magnitude(e.lower) + room, up = few * magnitude(e.upper) + room;
-        t = Wide::pick(t >= e.upper - up, e.upper, Wide::pick(e.lower + down >= t, e.lower, t));
-        return Wide::min(e.upper, Wide::max(e.lower, t));
-    };
-    as_given(row.given(), [&](auto how) {
-        int64_t i = from;
-        for (; i + together <= to; i += together) store_wide(y + i, put(row.template load<how.value>(i)));
-        if (i < to) store_some(y + i, put(row.rest(i, to)), to - i);
+    BoxPlace place;
+    Vec few, each;
+    BoxWriter(const BoxPlace& at, double slack)
+        : place(at), few(Wide::splat(4 * std::numeric_limits<double>::epsilon())), each(Wide::splat(slack)) {}
+    HS_INLINE Vec room(const Entries& e, Vec bound) const {
+        if constexpr (sizeof(T) == 4) return each * e.weight;
+        else return Wide::plus_product(each * e.weight, few, Wide::magnitude(bound));
+    }
+    HS_INLINE Vec of(const Entries& e) const {
+        Vec t = place.of(e);
+        Vec down = Wide::pick(e.lower + room(e, e.lower) >= t, e.lower, t);
+        return Wide::pick(t >= e.upper - room(e, e.upper), e.upper, down);
+    }
+};
+
+// Writes y, and returns the sums there but for the bulk.
+template <class T>
+BoxSums write_box(const BoxRow<T>& row, T* y, int64_t from, int64_t to, const BoxPlace& at, double slack) {
+    BoxWriter<T> writer(at, slack);
+    return as_given(row.given(), [&](auto how) {
+        return add_chains<BoxSums>(
+            from, to, BoxAdder<false>{at},
+            [&](int64_t i) {
+                Entries e = row.template load<how.value>(i);
+                store_wide(y + i, writer.of(e));
+                return e;
+            },
+            [&](int64_t i, int64_t stop) {
+                Entries e = row.rest(i, stop);
+                store_some(y + i, writer.of(e), stop - i);
+                return e;
+            });
     });
 }
 

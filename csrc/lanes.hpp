@@ -149,6 +149,16 @@ struct Lanes {
         return sum + drop(v, mask);
 #endif
     }
+    static HS_INLINE Vec add_where(Int mask, Vec sum, Vec v) {
+#if defined(__AVX512F__)
+        return mask ? sum + v : sum;
+#else
+        return sum + keep(v, mask);
+#endif
+    }
+    static HS_INLINE Vec magnitude(Vec v) {
+        return (Vec)((Int)v & splat_int(std::numeric_limits<IntOf<T>>::max()));
+    }
     static HS_INLINE Int tally(Int mask, Int counts) {
 #if defined(__AVX512F__)
         return mask ? counts + 1 : counts;

@@ -89,6 +89,10 @@ struct Lanes {
         return Vec::each([&](int l) { return mask.v[l] ? T(0) : v.v[l]; });
     }
     static Vec add_unless(Int mask, Vec sum, Vec v) { return sum + drop(v, mask); }
+    static Vec add_where(Int mask, Vec sum, Vec v) { return sum + keep(v, mask); }
+    static Vec magnitude(Vec v) {
+        return Vec::each([&](int l) { return std::fabs(v.v[l]); });
+    }
     static Int tally(Int mask, Int counts) { return counts - mask; }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });

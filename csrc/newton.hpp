@@ -153,6 +153,20 @@ HS_INLINE double guess(double mean, double variance, double z, double tau) {
     return mean - tau / 2 + std::sqrt(variance + tau * tau / 12) * z;
 }
 
+// The number with as many floating-point numbers above it, up to b, as below it, down to a.
+inline double halfway(double a, double b) {
+    auto key = [](double v) {
+        int64_t bits;
+        std::memcpy(&bits, &v, sizeof v);
+        return bits < 0 ? std::numeric_limits<int64_t>::min() - bits : bits;
+    };
+    int64_t from = key(a), to = key(b), middle = (from & to) + ((from ^ to) >> 1);
+    middle = middle < 0 ? std::numeric_limits<int64_t>::min() - middle : middle;
+    double out;
+    std::memcpy(&out, &middle, sizeof out);
+    return out;
+}
+
 constexpr int most_passes = 14;
 
 }    // namespace hs::HS_VARIANT

@@ -1,7 +1,9 @@
 // The kernel as functions that XLA calls: x, y and v are (outer, n, inner) arrays, and everything else is one
-// number per slice or one for all slices. A slice without a solution is NaN: jit has no other way to say it.
+// number per slice or one for all slices, but for the bounds and weights of box sections. A slice without a
+// solution is NaN: jit has no other way to say it.
 #include "xla_ffi.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <exception>
@@ -69,7 +71,12 @@ const Functions<T>& functions() {
     else return variant().f64;
 }
 
-int threads_of(const Frame& frame) { return *static_cast<const int32_t*>(frame.attributes.items[0]->value); }
+// Attributes come in the order of their names: at_most, if there is one, then threads.
+int attribute(const Frame& frame, int64_t i) {
+    return *static_cast<const int32_t*>(frame.attributes.items[i]->value);
+}
+
+int threads_of(const Frame& frame) { return attribute(frame, frame.attributes.count - 1); }
 
 template <class T>
 void advise(const Layout& layout, T* output) {
@@ -148,13 +155,98 @@ Error* centered(const Frame& frame) {
     return nullptr;
 }
 
+// Numbers for the entries of rows, of shape (rows or 1, n or 1).
+template <class T>
+PerEntry per_entry(const Buffer& b) {
+    int64_t row_stride = b.sizes[0] == 1 ? 0 : b.sizes[1], step = b.sizes[1] == 1 ? 0 : 1;
+    if constexpr (sizeof(T) == 4) return {nullptr, row_stride, step, static_cast<const float*>(b.data)};
+    else return {static_cast<const double*>(b.data), row_stride, step};
+}
+
+// Every row by itself, since some have no solution.
+template <class T>
+void box_by_rows(const Box<T>& p) {
+    for (int64_t r = 0; r < p.rows; ++r) {
+        auto of_row = [r](const PerEntry& e) -> PerEntry {
+            int64_t at = r * e.row_stride;
+            if (e.singles) return {nullptr, 0, e.step, e.singles + at};
+            return {e.values + at, 0, e.step};
+        };
+        Box<T> one = p;
+        one.rows = 1;
+        one.total = {nullptr, p.total[r]}, one.tau = {nullptr, p.tau[r]};
+        one.lower = of_row(p.lower), one.upper = of_row(p.upper), one.weight = of_row(p.weight);
+        one.x += r * p.n, one.y += r * p.n, one.mu += r;
+        if (functions<T>().box(one).status == Status::ok) continue;
+        std::fill_n(one.y, p.n, std::numeric_limits<T>::quiet_NaN());
+        *one.mu = std::numeric_limits<double>::quiet_NaN();
+    }
+}
+
+// x, total, tau, lower, upper, weight -> y, mu.
+template <class T>
+Error* box(const Frame& frame) {
+    const Buffers& in = frame.arguments;
+    Layout layout = layout_of(*in.items[0]);
+    std::vector<double> total = numbers<T>(*in.items[1]), tau = numbers<T>(*in.items[2]);
+    std::vector<double> mu(static_cast<size_t>(layout.outer));
+    Box<T> p{layout.outer,
+             layout.n,
+             per_slice(total),
+             per_slice(tau),
+             per_entry<T>(*in.items[3]),
+             per_entry<T>(*in.items[4]),
+             per_entry<T>(*in.items[5]),
+             attribute(frame, 0) != 0,
+             data<const T>(in, 0),
+             data<T>(frame.results, 0),
+             mu.data(),
+             threads_of(frame)};
+    advise(layout, p.y);
+    Status status = functions<T>().box(p).status;
+    if (status == Status::no_memory)
+        return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
+    if (status != Status::ok) box_by_rows(p);
+    T* mu_out = data<T>(frame.results, 1);
+    for (size_t r = 0; r < mu.size(); ++r) mu_out[r] = static_cast<T>(mu[r]);
+    return nullptr;
+}
+
+// v, y, mu, tau, lower, upper, weight -> the gradient of sum(v y) to x.
+template <class T>
+Error* box_centered(const Frame& frame) {
+    const Buffers& in = frame.arguments;
+    std::vector<double> mu = numbers<T>(*in.items[2]), tau = numbers<T>(*in.items[3]);
+    BoxBackward<T> p{};
+    Layout layout = layout_of(*in.items[0]);
+    p.rows = layout.outer, p.n = layout.n;
+    p.tau = per_slice(tau);
+    p.lower = per_entry<T>(*in.items[4]), p.upper = per_entry<T>(*in.items[5]);
+    p.weight = per_entry<T>(*in.items[6]);
+    p.at_most = attribute(frame, 0) != 0;
+    p.v = data<const T>(in, 0), p.y = data<const T>(in, 1);
+    p.mu = mu.data();
+    p.grad = data<T>(frame.results, 0);
+    p.threads = threads_of(frame);
+    advise(layout, p.grad);
+    functions<T>().box_backward(p);
+    return nullptr;
+}
+
 using Typed = Error* (*)(const Frame&);
 
-Error* handle(Frame* frame, int64_t arguments, int64_t results, Typed with_float, Typed with_double) {
+struct Expected {
+    int64_t arguments, results, attributes;
+};
+
+Error* handle(Frame* frame, const Expected& expected, Typed with_float, Typed with_double) {
     if (answered(*frame)) return nullptr;
-    bool known = readable(*frame) && frame->arguments.count == arguments && frame->results.count == results &&
-                 frame->attributes.count == 1 && frame->attributes.types[0] == scalar_attribute &&
-                 frame->attributes.items[0]->dtype == type_int32 && frame->arguments.items[0]->rank == 3;
+    const Attributes& attributes = frame->attributes;
+    bool known = readable(*frame) && frame->arguments.count == expected.arguments &&
+                 frame->results.count == expected.results && attributes.count == expected.attributes &&
+                 frame->arguments.items[0]->rank == 3;
+    for (int64_t i = 0; known && i < attributes.count; ++i)
+        known = attributes.types[i] == scalar_attribute && attributes.items[i]->dtype == type_int32;
     if (!known) return fail(*frame, invalid_argument, "hypersimplex: XLA calls the kernel in an unknown way");
     int dtype = frame->arguments.items[0]->dtype;
     if (dtype != type_float32 && dtype != type_float64)
@@ -170,8 +262,12 @@ Error* handle(Frame* frame, int64_t arguments, int64_t results, Typed with_float
 
 }    // namespace
 
-Error* project_handler(Frame* frame) { return handle(frame, 4, 2, project<float>, project<double>); }
-Error* centered_handler(Frame* frame) { return handle(frame, 3, 1, centered<float>, centered<double>); }
+Error* project_handler(Frame* frame) { return handle(frame, {4, 2, 1}, project<float>, project<double>); }
+Error* centered_handler(Frame* frame) { return handle(frame, {3, 1, 1}, centered<float>, centered<double>); }
+Error* box_handler(Frame* frame) { return handle(frame, {6, 2, 2}, box<float>, box<double>); }
+Error* box_centered_handler(Frame* frame) {
+    return handle(frame, {7, 1, 2}, box_centered<float>, box_centered<double>);
+}
 
 bool compatible() { return same_frames; }
 

@@ -102,6 +102,8 @@ inline bool readable(const Frame& frame) {
 // The handlers: operands and results are described where they are defined.
 Error* project_handler(Frame* frame);
 Error* centered_handler(Frame* frame);
+Error* box_handler(Frame* frame);
+Error* box_centered_handler(Frame* frame);
 
 // Whether XLA has asked for the version, and has frames of the size expected.
 bool compatible();

@@ -3,7 +3,9 @@
     python -m benchmarks.peers.box [--rounds 20]
 
 Rows of random scores, bounds, weights and totals. JAX functions are compiled by jax.jit, jaxopt's under jax.vmap. Peers
-that are not installed are left out; optax has no box section with weights. Times are the processor's.
+that are not installed are left out; optax has no box section with weights. Times are the processor's, medians over
+rounds in which the functions take turns; a turn of a short function is many calls. In brackets: how many times as long
+jaxopt takes.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.assignment import processor_times
-from benchmarks.timing import microseconds
+from benchmarks.timing import Times, microseconds, ratio
 
 SHAPES = ((1, 1000), (64, 1000), (1024, 64), (1, 100_000))
 MOST_FOR_A_SOLVER = 1000  # entries in all
@@ -34,7 +36,7 @@ def in_torch(given: list[Any], backward: bool) -> Callable[[], object]:
     x, *rest = (torch.from_numpy(v) for v in given)
     x.requires_grad_(backward)
     run: Any = box_section
-    return lambda: run(x, *rest).sum().backward() if backward else run(x, *rest)
+    return lambda: torch.autograd.grad(run(x, *rest).sum(), x) if backward else run(x, *rest)
 
 
 def _compiled(box: Callable[..., Any], given: list[Any], backward: bool) -> Callable[[], object]:
@@ -71,12 +73,19 @@ def cvxpylayers(given: list[Any], backward: bool) -> Callable[[], object]:
     return lambda: layer(x)[0].sum().backward() if backward else layer(x)[0]
 
 
+OURS, JAXOPT = ("hypersimplex.torch", "hypersimplex.jax"), "jaxopt projection_box_section"
 PEERS = {
     "hypersimplex.torch": in_torch,
     "hypersimplex.jax": in_jax,
-    "jaxopt projection_box_section": jaxopt,
+    JAXOPT: jaxopt,
     "cvxpylayers": cvxpylayers,
 }
+
+
+def _cell(times: Times, name: str) -> str:
+    """Microseconds, and for ours how many times as long jaxopt takes."""
+    text = f"{microseconds(times, name):.0f} µs"
+    return f"{text} ({ratio(times, JAXOPT, name):.1f})" if name in OURS and JAXOPT in times else text
 
 
 def table(rounds: int) -> None:
@@ -90,8 +99,8 @@ def table(rounds: int) -> None:
                     steps[name]()
                 except (ImportError, ValueError):
                     steps.pop(name, None)
-            times = processor_times(steps, rounds)
-            cells = [f"{microseconds(times, name):.0f} µs" if name in steps else "-" for name in PEERS]
+            times = processor_times(steps, rounds, seconds=4e-3)
+            cells = [_cell(times, name) if name in steps else "-" for name in PEERS]
             way = "with gradient" if backward else "forward"
             print(f"| {shape[0]} x {shape[1]} | {way} | " + " | ".join(cells) + " |", flush=True)
 

@@ -130,13 +130,20 @@ def test_a_bound_that_the_dtype_does_not_hold_is_still_reached():
     assert once[1] == again[1] == 1
 
 
-def test_infinite_entries_that_share_a_budget_have_no_gradient():
+@plain_or_not
+def test_infinite_entries_that_share_a_budget_have_no_gradient(plain):
     x = torch.tensor([torch.inf, torch.inf, 0.0], requires_grad=True)
     total = torch.tensor(1.0, requires_grad=True)
-    once, again = kernel_and_formula((x, total), torch.tensor([1.0, 2.0, 5.0]))
-    assert torch.equal(once[0], torch.zeros(3))
-    assert torch.equal(again[0], torch.zeros(3))
-    assert once[1] == again[1] == 1.5
+    weight = torch.tensor([1.0, 1.0, 1.0], requires_grad=True)
+    v = torch.tensor([1.0, 2.0, 5.0])
+    with chosen(plain):
+        once, again = kernel_and_formula((x, total, 0.0, 1.0, weight), v)
+        assert torch.equal(once[0], torch.zeros(3))
+        assert torch.equal(again[0], torch.zeros(3))
+        assert once[1] == again[1] == 1.5
+        assert once[2].tolist() == again[2].tolist() == [-0.75, -0.75, 0]
+        alone = hst.box_section(x, 1.0)
+        assert torch.equal(torch.autograd.grad(alone, x, v)[0], torch.zeros(3))
 
 
 @pytest.mark.parametrize("shape", [(1, 140_001), (3, 70_000), (900, 100)])

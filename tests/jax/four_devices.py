@@ -99,12 +99,14 @@ same(jax.jit(jax.shard_map(inside, mesh=MESH, in_specs=P("batch"), out_specs=P("
 # Slices that lie on one device each: no axis_name.
 def rows(x):
     y, pull = jax.vjp(lambda x: hsj.soft_binary_argmax(x, 2.5, 0.5), x)
-    return y, hsj.threshold(x, 2.5, 0.5), pull(x)[0]
+    boxes, pull_boxes = jax.vjp(lambda x: hsj.box_section(x, 0.5, -0.5, 0.7, tau=0.5), x)
+    return y, hsj.threshold(x, 2.5, 0.5), pull(x)[0], boxes, pull_boxes(x)[0]
 
 
 for check in (True, False):
     apart = jax.shard_map(rows, mesh=MESH, in_specs=P("batch"), out_specs=P("batch"), check_vma=check)
     same(jax.jit(apart)(X), rows(X))
+same(jax.jit(rows)(spread[0]), rows(X))
 print("shard_map")
 
 # The operator along a sharded axis, with +inf, -inf, a flat slice and long slices.

@@ -6,13 +6,14 @@ from typing import Any, SupportsIndex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex._box_formula import correction
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._arguments import floating, is_known, per_entry, per_slice, tau_in_range, widened
-from hypersimplex.jax._box_search import solve
+from hypersimplex.jax._box_primitives import box, centered
 
 
 def box_section(
@@ -77,7 +78,7 @@ def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any
     eps = float(jnp.finfo(widened(x).dtype).eps)
     with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
         low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
-        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (weight * lower, weight * upper))
+        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
         enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
     wrong = {
         "tau": ~((tau > 0) & np.isfinite(tau)),
@@ -103,18 +104,27 @@ def _box_section(x: Array, total: Array, lower: Array, upper: Array, weight: Arr
 def _box(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    return solve(x, total, lower, upper, weight, tau, at_most)
+    return box(x, total, lower, upper, weight, tau, at_most)
 
 
-@_box.defjvp
 def _derivatives(at_most: bool, primals: Any, tangents: Any) -> Any:
     """Those of the formula that holds while the free entries stay; differentiated again, they give the next order."""
-    y, mu = _box(*primals, at_most)
     fixed = jax.lax.stop_gradient
+    found = _box(*primals, at_most)
+    y, mu = fixed(found[0]), fixed(found[1])
+    moving = [i for i, t in enumerate(tangents) if not isinstance(t, SymbolicZero)]
+    dy = centered(tangents[0], y, mu, primals[2:], at_most) if 0 in moving else jnp.zeros_like(y)
+    numbers = [i for i in moving if i]
 
-    def change(x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array) -> Array:
-        rest = (x, total, lower, upper, weight, 1 / fixed(tau), fixed(tau) / tau)
-        out: Array = correction(jnp, fixed, fixed(y), fixed(mu), at_most, *rest)
+    def change(*values: Array) -> Array:
+        given = dict(enumerate(primals)) | dict(zip(numbers, values, strict=True))
+        *rest, tau = (given[i] for i in range(6))
+        out: Array = correction(jnp, fixed, y, mu, at_most, *rest, 1 / fixed(tau), fixed(tau) / tau)
         return out
 
-    return (y, mu), (jax.jvp(change, primals, tangents)[1], jnp.zeros_like(mu))
+    if numbers:
+        dy = dy + jax.jvp(change, [primals[i] for i in numbers], [tangents[i] for i in numbers])[1]
+    return found, (dy, jnp.zeros_like(mu))
+
+
+_box.defjvp(_derivatives, symbolic_zeros=True)

@@ -74,7 +74,10 @@ class _State(NamedTuple):
 def solve(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Return y and mu of every slice; NaN where there is no solution. mu is 0 where an at_most is not reached."""
+    """Return y and mu of every slice; NaN where there is no solution.
+
+    mu is 0 where an at_most is not reached, and infinite where infinite entries share the total.
+    """
     lower, upper, weight = (jnp.broadcast_to(v, x.shape) for v in (lower, upper, weight))
     eps = float(jnp.finfo(x.dtype).eps)
     masked, certain = x == -jnp.inf, x == jnp.inf
@@ -95,7 +98,7 @@ def solve(
     mu, low = _search(p, slack | bottom | top | ~good)
     y = jnp.where(slack, p.at(zero, zero), _finish(p, mu, low))
     y = jnp.where(bottom, lower, jnp.where(top, jnp.where(x == -jnp.inf, lower, upper), y))
-    mu = jnp.where(slack, 0, mu + low)
+    mu = jnp.where(slack, 0, jnp.where(crowded, jnp.inf, mu + low))
     return jnp.where(good, y, jnp.nan), jnp.where(good, mu, jnp.nan)
 
 

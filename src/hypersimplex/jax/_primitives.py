@@ -49,15 +49,15 @@ def _kernel_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) 
     folded, slices = _folded(x.shape, axis)
     out = tuple(jax.ShapeDtypeStruct(shape, x.dtype) for shape in (folded, slices))
     k = jnp.broadcast_to(k, np.broadcast_shapes(k.shape, k_low.shape))
-    numbers = [_numbers(a, x.shape, axis) for a in (k, jnp.broadcast_to(k_low, k.shape), tau)]
-    y, mu = jax.ffi.ffi_call(_project.name, out)(x.reshape(folded), *numbers, threads=np.int32(threads()))
+    given = [numbers(a, x.shape, axis) for a in (k, jnp.broadcast_to(k_low, k.shape), tau)]
+    y, mu = jax.ffi.ffi_call(_project.name, out)(x.reshape(folded), *given, threads=np.int32(threads()))
     return y.reshape(x.shape), mu.reshape(_without(x.shape, axis))
 
 
 def _kernel_centered(y: Array, v: Array, tau: Array, *, axis: int) -> Array:
     folded, _ = _folded(y.shape, axis)
     call = jax.ffi.ffi_call(_centered.name, jax.ShapeDtypeStruct(folded, y.dtype))
-    out = call(y.reshape(folded), v.reshape(folded), _numbers(tau, y.shape, axis), threads=np.int32(threads()))
+    out = call(y.reshape(folded), v.reshape(folded), numbers(tau, y.shape, axis), threads=np.int32(threads()))
     return jnp.reshape(out, y.shape)
 
 
@@ -71,8 +71,14 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
-def _numbers(a: Array, shape: tuple[int, ...], axis: int) -> Array:
+def numbers(a: Array, shape: tuple[int, ...], axis: int) -> Array:
     return a.reshape(-1) if a.size == 1 else jnp.broadcast_to(a, _without(shape, axis)).reshape(-1)
+
+
+def within_shard_map() -> bool:
+    """Whether the values here are one device's part: there the primitives have no rules."""
+    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
+    return bool(getattr(mesh, "manual_axes", ()))
 
 
 def _kernel_serves() -> bool:
@@ -106,12 +112,14 @@ def _lower(on_one_cpu: Callable[..., Any], elsewhere: Callable[..., Any], many: 
     return rule
 
 
-def _batched(primitive: Primitive, arrays: int, args: Any, dims: Any, *, axis: int) -> Any:
+def _batched(primitive: Primitive, arrays: int, args: Any, dims: Any, **settings: Any) -> Any:
     """The batch becomes the first axis. The first `arrays` arguments need all of it, numbers may be the same."""
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
     moved = [a[None] if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     whole = [jnp.broadcast_to(a, (size, *a.shape[1:])) for a in moved[:arrays]]
-    out = primitive.bind(*whole, *moved[arrays:], axis=axis + 1)
+    if "axis" in settings:
+        settings["axis"] += 1
+    out = primitive.bind(*whole, *moved[arrays:], **settings)
     return (out, (0,) * len(out)) if primitive.multiple_results else (out, 0)
 
 
@@ -130,7 +138,8 @@ def _centered_transpose(cotangent: Any, y: Any, v: Any, tau: Any, *, axis: int) 
     return None, to_v, None
 
 
-def _define(primitive: Primitive, arrays: int, kernel: Callable[..., Any], plain: Callable[..., Any]) -> None:
+def define(primitive: Primitive, arrays: int, kernel: Callable[..., Any], plain: Callable[..., Any]) -> None:
+    """A primitive whose first `arrays` arguments have the whole shape, and whose others broadcast to it."""
     many = primitive.multiple_results
     primitive.def_impl(plain)
     mlir.register_lowering(primitive, mlir.lower_fun(plain, multiple_results=many))
@@ -138,8 +147,8 @@ def _define(primitive: Primitive, arrays: int, kernel: Callable[..., Any], plain
     batching.primitive_batchers[primitive] = partial(_batched, primitive, arrays)
 
 
-_define(_project, 1, _kernel_project, _plain_project)
-_define(_centered, 2, _kernel_centered, _plain_centered)
+define(_project, 1, _kernel_project, _plain_project)
+define(_centered, 2, _kernel_centered, _plain_centered)
 _project.def_abstract_eval(lambda x, k, k_low, tau, axis: (x, x.update(shape=_without(x.shape, axis))))
 _centered.def_abstract_eval(lambda y, v, tau, axis: y)
 ad.primitive_jvps[_centered] = _centered_jvp

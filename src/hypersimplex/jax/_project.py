@@ -53,7 +53,4 @@ project.defjvp(_derivatives, symbolic_zeros=True)
 
 def _is_spread(along: Along) -> bool:
     """Whether slices are spread over devices, or the values here are one device's part under shard_map."""
-    if along.axis_name is not None:
-        return True
-    mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
-    return bool(getattr(mesh, "manual_axes", ()))
+    return along.axis_name is not None or _primitives.within_shard_map()

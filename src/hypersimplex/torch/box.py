@@ -57,17 +57,21 @@ def box_section(
     eager = type(input) in TENSORS and is_eager()
     backend = pick(input)
     given = _as_given if eager and backend is kernel else as_tensor
-    numbers = [
-        _over_slices(name, given(name, value, input), input, along) for name, value in (("total", total), ("tau", tau))
-    ]
-    named = (("lower", lower), ("upper", upper), ("weight", 1.0 if weight is None else weight))
-    bounds = [_over_entries(name, given(name, value, input), input, along) for name, value in named]
-    x = input if along == input.dim() - 1 else input.movedim(along, -1)
-    arguments: Any = (x, numbers[0], *bounds, numbers[1])
+    slices, whole = input.shape[:along] + input.shape[along + 1 :], input.shape
+    weight = 1.0 if weight is None else weight
+    x = input if along == len(whole) - 1 else input.movedim(along, -1)
+    arguments: Any = (
+        x,
+        _over_slices("total", given("total", total, input), input, along, slices),
+        _over_entries("lower", given("lower", lower, input), input, along),
+        _over_entries("upper", given("upper", upper, input), input, along),
+        _over_entries("weight", given("weight", weight, input), input, along),
+        _over_slices("tau", given("tau", tau, input), input, along, slices),
+    )
     if not eager:
         y, mu = _operators.box(*(t.detach() for t in arguments), at_most)
         return _with_derivatives(y, mu, arguments, at_most).to(input.dtype).movedim(-1, along)
-    if torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in arguments):
+    if torch.is_grad_enabled() and any(type(t) is not float and t.requires_grad for t in arguments):
         y = _apply(backend, at_most, *arguments)
     else:
         y = _solve(backend, arguments, at_most)[0]
@@ -82,10 +86,9 @@ def _solve(backend: Backend, arguments: Sequence[Any], at_most: bool) -> tuple[T
 class _Box(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, backend: Backend, at_most: bool, *arguments: Any) -> Tensor:
-        fixed = [t.detach() if isinstance(t, Tensor) else t for t in arguments]
-        y, mu = _solve(backend, fixed, at_most)
-        ctx.numbers = [None if isinstance(t, Tensor) else t for t in arguments]
-        ctx.save_for_backward(y, mu, *(t for t in arguments if isinstance(t, Tensor)))
+        y, mu = _solve(backend, arguments, at_most)
+        ctx.numbers = [t if type(t) is float else None for t in arguments]
+        ctx.save_for_backward(y, mu, *[t for t in arguments if type(t) is not float])
         ctx.at_most, ctx.backend = at_most, backend
         return y
 
@@ -117,7 +120,7 @@ def _like(gradient: Tensor, argument: Tensor) -> Tensor:
     """The gradient to an argument that was broadcast."""
     if gradient.shape != argument.shape:
         gradient = gradient.sum_to_size(argument.shape)
-    return gradient.to(argument.dtype)
+    return gradient if gradient.dtype is argument.dtype else gradient.to(argument.dtype)
 
 
 def _as_given(name: str, value: Any, input: Tensor) -> Any:
@@ -139,18 +142,19 @@ def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tenso
     m = (own * v).sum(-1, keepdim=True) / (own * own).sum(-1, keepdim=True).clamp(min=torch.finfo(wide).tiny)
     if at_most:
         m = torch.where(mu.unsqueeze(-1) == 0, 0, m)
-    inverse = (1 / tau).clamp(max=torch.finfo(wide).max)
-    return ((v - own * m) * (inverse.unsqueeze(-1) if inverse.dim() else inverse)).to(arguments[0].dtype)
+    # Where mu is infinite, the free entries are infinite too, and share what there is.
+    inverse = torch.where(torch.isinf(mu), 0, (1 / tau).clamp(max=torch.finfo(wide).max)).unsqueeze(-1)
+    return ((v - own * m) * inverse).to(arguments[0].dtype)
 
 
-def _over_slices(name: str, value: Any, input: Tensor, along: int) -> Any:
-    return value if type(value) is float or not value.dim() else over_slices(name, value, input, along)
+def _over_slices(name: str, value: Any, input: Tensor, along: int, shape: Sequence[int]) -> Any:
+    if type(value) is float or value.shape == shape or not value.dim():
+        return value
+    return over_slices(name, value, input, along)
 
 
 def _over_entries(name: str, value: Any, input: Tensor, along: int) -> Any:
-    if type(value) is float or not value.dim():
-        return value
-    if value.shape == input.shape and along == input.dim() - 1:
+    if type(value) is float or (value.shape == input.shape and along == input.dim() - 1) or not value.dim():
         return value
     try:
         value.expand(input.shape)

@@ -58,7 +58,8 @@ class Backend(Protocol):
         """y = clip((x - mu * weight)/tau, lower, upper) with sum(weight * y) = total, and mu, of the slices' shape.
 
         Slices lie along the last dim. Everything else is in `widest`; total and tau broadcast to the slices' shape,
-        the bounds and weights to x's. Where the total of an `at_most` is not reached, mu is 0.
+        the bounds and weights to x's. Where the total of an `at_most` is not reached, mu is 0; where
+        infinite entries share the total, it is infinite.
         """
 
     def segments(self, x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:

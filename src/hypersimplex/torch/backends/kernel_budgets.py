@@ -10,7 +10,7 @@ from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory
 
-_DOUBLE = torch.float64
+_DOUBLE, _CPU = torch.float64, torch.device("cpu")
 _NAMES = ("total", "tau", "lower", "upper", "weight")
 
 
@@ -19,15 +19,16 @@ def box(
 ) -> tuple[Tensor, Tensor]:
     dtype, slices, n = x.dtype, x.shape[:-1], x.shape[-1]
     rows = slices.numel()
-    x = memory("input", x, dtype if dtype in FLOATS else torch.float32).contiguous()
-    y, mu = torch.empty_like(x), torch.empty(slices, dtype=_DOUBLE, device="cpu")
+    if dtype not in FLOATS or not _is_ready(x):
+        x = memory("input", x, dtype if dtype in FLOATS else torch.float32).contiguous()
+    y, mu = torch.empty_like(x), torch.empty(slices, dtype=_DOUBLE, device=_CPU)
     given = _Given(x.shape, total, lower, upper, weight, tau)
     failure = _kernel.box_at(
         x.dtype is _DOUBLE, (rows, n), x.data_ptr(), y.data_ptr(), mu.data_ptr(), given.addresses, given.kinds,
         given.numbers, at_most, torch.get_num_threads(),
     )  # fmt: skip
     if failure:
-        _checks.raise_box_failure(failure, x.reshape(rows, n).numpy(), at_most, **given.arrays(rows))
+        _checks.raise_box_failure(failure, x.detach().reshape(rows, n).numpy(), at_most, **given.arrays(rows))
     return y if y.dtype is dtype else y.to(dtype), mu
 
 
@@ -38,8 +39,12 @@ def box_pullback(
     if v.shape != y.shape:
         raise _checks.not_as_saved(v.shape, y.shape)
     dtype = y.dtype if y.dtype in FLOATS else torch.float32
-    y, v = (memory(name, t, dtype).contiguous() for name, t in (("y", y), ("v", v)))
-    mu = doubles("mu", mu, y.shape[:-1])
+    if not (y.dtype is dtype and _is_ready(y)):
+        y = memory("y", y, dtype).contiguous()
+    if not (v.dtype is dtype and _is_ready(v)):
+        v = memory("v", v, dtype).contiguous()
+    if not (mu.dtype is _DOUBLE and mu.shape == y.shape[:-1] and _is_ready(mu)):
+        mu = doubles("mu", mu, y.shape[:-1])
     given = _Given(y.shape, 0.0, *arguments)
     wide = [torch.empty_like(y) if need else None for need in (needs[0], *needs[2:5])]
     slim = [torch.empty_like(mu) if need else None for need in (needs[1], needs[5])]
@@ -51,6 +56,11 @@ def box_pullback(
     return [wide[0], slim[0], *wide[1:], slim[1]]
 
 
+def _is_ready(value: Tensor) -> bool:
+    """Whether a CPU tensor of numbers is memory that the kernel reads as it is; `memory` looks closer, and copies."""
+    return type(value) is Tensor and value.is_contiguous() and value.data_ptr() != 0 and not value.is_neg()
+
+
 class _Given:
     """The numbers of a box section as the kernel takes them; holds the memory that the addresses are of."""
 
@@ -59,11 +69,22 @@ class _Given:
     ) -> None:
         self.addresses, self.kinds, self.numbers = [0] * 5, [0] * 3, [0.0] * 5
         self.held: list[Any] = [None] * 5
-        for i, (name, value) in enumerate(zip(_NAMES, (total, tau, lower, upper, weight), strict=True)):
-            if not isinstance(value, Tensor):
+        slices = shape[:-1]
+        for i, value in enumerate((total, tau, lower, upper, weight)):
+            if type(value) is float:
                 self.numbers[i] = value
                 continue
-            held = doubles(name, value, shape[:-1]) if i < 2 else self._entries(i - 2, name, value, shape)
+            held: Tensor = value  # type: ignore[assignment]
+            if i < 2:
+                if type(held) is Tensor and held.numel() == 1 and held.is_cpu:
+                    self.numbers[i] = held.item()
+                    continue
+                if not (held.dtype is _DOUBLE and held.shape == slices and _is_ready(held)):
+                    held = doubles(_NAMES[i], held, slices)
+            elif held.shape == shape and held.dtype in FLOATS and held.is_cpu and _is_ready(held):
+                self.kinds[i - 2] = 3 if held.dtype is _DOUBLE else 7
+            else:
+                held = self._entries(i - 2, _NAMES[i], held, shape)
             self.addresses[i], self.held[i] = held.data_ptr(), held
 
     def _entries(self, at: int, name: str, value: Tensor, whole: torch.Size) -> Tensor:
@@ -84,7 +105,7 @@ class _Given:
         """As `raise_box_failure` reads them."""
         found: dict[str, Any] = {}
         for i, name in enumerate(_NAMES):
-            array = np.array(self.numbers[i]) if self.held[i] is None else self.held[i].numpy()
+            array = np.array(self.numbers[i]) if self.held[i] is None else self.held[i].detach().numpy()
             wide = array.reshape(-1, array.shape[-1] if array.ndim else 1).astype(np.float64)
             found[name] = wide if i > 1 else np.broadcast_to(array.reshape(-1), rows)
         return found

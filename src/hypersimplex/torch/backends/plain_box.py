@@ -67,6 +67,7 @@ def box(
     mu, y = _solve(p._replace(total=torch.where(slack | bottom | top, free, total)))
     mu = torch.where(slack, 0, mu)
     y = torch.where(slack, _clip(p.place(mu), lower, upper), y)
+    mu = torch.where(crowded, torch.inf, mu)
     y = torch.where(bottom, lower, torch.where(top, torch.where(p.x == -torch.inf, lower, upper), y))
     good = ~torch.isnan(x).any(-1, keepdim=True) & (tau > 0) & torch.isfinite(tau) & (total >= least - rounding)
     good = good & (at_most | (total <= most + 4 * torch.finfo(torch.float32).eps * size))

@@ -1,0 +1,119 @@
+// Sums of one row of a box section in single precision, for a fraction of the time: whether it needs a
+// careful look before its search, and where that search begins.
+#pragma once
+#include "box_passes.hpp"
+
+namespace hs::HS_VARIANT {
+
+using Narrow = Lanes<float>;
+
+struct NarrowEntries {
+    typename Narrow::Vec x, lower, upper, weight;
+};
+
+struct NarrowSeries {
+    using Vec = typename Narrow::Vec;
+    const float* at;    // null: one number for all entries
+    float all;
+    explicit NarrowSeries(const Series& s)
+        : at(s.step ? s.singles : nullptr), all(static_cast<float>(s.first())) {}
+    HS_INLINE Vec load(int64_t i) const { return at ? Narrow::load(at + i) : Narrow::splat(all); }
+    HS_INLINE Vec first(int64_t i, int64_t count) const {
+        return at ? Narrow::load_first(at + i, count) : Narrow::splat(all);
+    }
+};
+
+struct NarrowRow {
+    const float* x;
+    NarrowSeries lower, upper, weight;
+    Given how;
+
+    explicit NarrowRow(const BoxRow<float>& row)
+        : x(row.x), lower(row.lower), upper(row.upper), weight(row.weight), how(row.given()) {}
+
+    // Arrays in double precision are not read here.
+    static bool serves(const BoxRow<float>& row) {
+        auto is_narrow = [](const Series& s) { return !s.step || s.singles; };
+        return is_narrow(row.lower) && is_narrow(row.upper) && is_narrow(row.weight);
+    }
+
+    template <Given given>
+    HS_INLINE NarrowEntries load(int64_t i) const {
+        if constexpr (given == Given::singles)
+            return {Narrow::load(x + i), Narrow::load(lower.at + i), Narrow::load(upper.at + i),
+                    Narrow::load(weight.at + i)};
+        return {Narrow::load(x + i), lower.load(i), upper.load(i), weight.load(i)};
+    }
+
+    // The last entries of [i, to), filled up with some that weigh nothing.
+    NarrowEntries rest(int64_t i, int64_t to) const {
+        float weights[Narrow::width] = {};
+        for (int64_t l = 0; l < to - i; ++l) weights[l] = weight.at ? weight.at[i + l] : weight.all;
+        return {Narrow::load_first(x + i, to - i), lower.first(i, to - i), upper.first(i, to - i),
+                Narrow::load(weights)};
+    }
+
+    template <class Sum, class Adder>
+    Sum add(int64_t from, int64_t to, const Adder& adder) const {
+        auto with = [&](auto given) {
+            return add_chains<Sum, Narrow::width>(
+                from, to, adder, [&](int64_t i) { return load<given.value>(i); },
+                [&](int64_t i, int64_t stop) { return rest(i, stop); });
+        };
+        if (how == Given::singles) return with(std::integral_constant<Given, Given::singles>());
+        return with(std::integral_constant<Given, Given::mixed>());
+    }
+};
+
+// A survey as if all numbers were finite; `wrong` is minus the number of entries that are not.
+struct Glancer {
+    using Vec = typename Narrow::Vec;
+    Vec least = {}, most = {}, size = {}, wx = {}, ww = {}, xx = {};
+    typename Narrow::Int right = {};
+
+    HS_INLINE void add(const NarrowEntries& e) {
+        Vec zero = Narrow::splat(0), low = e.weight * e.lower, high = e.weight * e.upper;
+        right = Narrow::tally((e.upper >= e.lower) & (e.weight > zero), right);
+        least += low;
+        most += high;
+        size += Narrow::magnitude(low) + Narrow::magnitude(high);
+        wx = Narrow::plus_product(wx, e.weight, e.x);
+        ww = Narrow::plus_product(ww, e.weight, e.weight);
+        xx = Narrow::plus_product(xx, e.x, e.x);
+    }
+    HS_INLINE void join(const Glancer& o) {
+        least += o.least, most += o.most, size += o.size, wx += o.wx, ww += o.ww, xx += o.xx;
+        right += o.right;
+    }
+    BoxSurvey sum() const {
+        auto total = [](Vec v) { return Narrow::total(Narrow::widen(v)); };
+        double wrong = -static_cast<double>(Narrow::total_int(right));
+        return {total(least), total(most), 0, total(size), total(wx), total(ww), total(xx), wrong, 0};
+    }
+};
+
+// At some mu: sum(w y), and the sum of w^2 over the free entries.
+struct NarrowSums {
+    double sum, free;
+    void add(const NarrowSums& o) { sum += o.sum, free += o.free; }
+};
+
+struct NarrowAdder {
+    using Vec = typename Narrow::Vec;
+    Vec mu, minus;    // minus: -1/tau
+    Vec all = {}, free = {};
+
+    NarrowAdder(double at, double per_tau)
+        : mu(Narrow::splat(static_cast<float>(at))), minus(Narrow::splat(static_cast<float>(-per_tau))) {}
+    HS_INLINE void add(const NarrowEntries& e) {
+        Vec t = Narrow::fused(mu, e.weight, e.x) * minus;
+        all = Narrow::plus_product(all, e.weight, Narrow::min(e.upper, Narrow::max(e.lower, t)));
+        free = Narrow::add_where((t > e.lower) & (t < e.upper), free, e.weight * e.weight);
+    }
+    HS_INLINE void join(const NarrowAdder& o) { all += o.all, free += o.free; }
+    NarrowSums sum() const {
+        return {Narrow::total(Narrow::widen(all)), Narrow::total(Narrow::widen(free))};
+    }
+};
+
+}    // namespace hs::HS_VARIANT
