@@ -16,6 +16,7 @@ FLAGS = ["-O1", "-g", "-fsanitize=address", "-fno-omit-frame-pointer"]
 TESTS = [
     "tests/kernel",
     "tests/operator",
+    "tests/budgets",
     "tests/torch/test_loss_values.py",
     "tests/torch/test_loss_edges.py",
     "tests/torch/test_loss_module.py",
