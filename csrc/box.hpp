@@ -54,7 +54,7 @@ class BoxSolver {
     template <bool finite>
     BoxSurvey survey() const {
         return sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
-            return add_entries<BoxSurvey>(row, from, to, Surveyor<finite>{});
+            return add_entries<BoxSurvey>(row, from, to, [] { return Surveyor<finite>{}; });
         });
     }
 
@@ -64,7 +64,7 @@ class BoxSolver {
             if (p.n == 0 || !NarrowRow::serves(row)) return false;
             NarrowRow narrow(row);
             found = sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
-                return narrow.add<BoxSurvey>(from, to, Glancer{});
+                return narrow.add<BoxSurvey>(from, to, [] { return Glancer{}; });
             });
             double room = 1e-5 * found.size, n = static_cast<double>(p.n);
             return std::isfinite(found.size + found.ww + found.xx) && -found.wrong == n &&
@@ -75,7 +75,7 @@ class BoxSolver {
 
     BoxSums sums(const BoxPlace& at) const {
         return sum_blocks<BoxSums>(p.n, threads, [&](int64_t from, int64_t to) {
-            return add_entries<BoxSums>(row, from, to, BoxAdder<true>{at});
+            return add_entries<BoxSums>(row, from, to, [&] { return BoxAdder<true>{at}; });
         });
     }
 
@@ -152,14 +152,15 @@ class BoxSolver {
         if constexpr (sizeof(T) == 4) {
             NarrowRow narrow(row);
             NarrowSums at = sum_blocks<NarrowSums>(p.n, threads, [&](int64_t from, int64_t to) {
-                return narrow.add<NarrowSums>(from, to, NarrowAdder(s.mu, row.inverse));
+                return narrow.add<NarrowSums>(from, to, [&] { return NarrowAdder(s.mu, row.inverse); });
             });
-            double r = at.sum - total;
-            bool last = narrow_left == 1 || !std::isfinite(r) || is_close(r, at.free);
-            if (std::isfinite(r)) follow(s, r, r * tau / at.free, at.free > 0);
+            double r = at.sum - total, change = r * tau / at.free;
+            bool close = is_close(r, at.free) && at.free > 0;
+            if (close) s.mu += change;
+            else if (std::isfinite(r)) follow(s, r, change, at.free > 0);
             s.low = 0;
             --narrow_left;
-            if (last) start_again();
+            if (close || !narrow_left || !std::isfinite(r)) start_again();
         }
         return true;
     }

@@ -68,7 +68,8 @@ class BoxPullback {
         return sum_blocks<BoxDual>(p.n, threads, [&](int64_t from, int64_t to) {
             return as_given(row.given(), [&](auto how) {
                 return add_chains<BoxDual>(
-                    from, to, BoxDualAdder<with_tau>{}, [&](int64_t i) { return load<how.value>(i); },
+                    from, to, [] { return BoxDualAdder<with_tau>{}; },
+                    [&](int64_t i) { return load<how.value>(i); },
                     [&](int64_t i, int64_t stop) { return rest(i, stop); });
             });
         });

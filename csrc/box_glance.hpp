@@ -53,11 +53,11 @@ struct NarrowRow {
                 Narrow::load(weights)};
     }
 
-    template <class Sum, class Adder>
-    Sum add(int64_t from, int64_t to, const Adder& adder) const {
+    template <class Sum, class Make>
+    Sum add(int64_t from, int64_t to, Make make) const {
         auto with = [&](auto given) {
             return add_chains<Sum, Narrow::width>(
-                from, to, adder, [&](int64_t i) { return load<given.value>(i); },
+                from, to, make, [&](int64_t i) { return load<given.value>(i); },
                 [&](int64_t i, int64_t stop) { return rest(i, stop); });
         };
         if (how == Given::singles) return with(std::integral_constant<Given, Given::singles>());

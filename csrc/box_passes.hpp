@@ -98,14 +98,14 @@ HS_INLINE auto as_given(Given how, F f) {
     return f(std::integral_constant<Given, Given::mixed>());
 }
 
-// adder.add(load(i)) for all of [from, to) and rest(i, to) at its end, in short chains, two at a time: long
+// make().add(load(i)) for all of [from, to) and rest(i, to) at its end, in short chains, two at a time: long
 // ones would pile up rounding, and one would wait for itself.
-template <class Sum, int width = together, class Adder, class Load, class Rest>
-HS_INLINE Sum add_chains(int64_t from, int64_t to, const Adder& adder, Load load, Rest rest) {
+template <class Sum, int width = together, class Make, class Load, class Rest>
+HS_INLINE Sum add_chains(int64_t from, int64_t to, Make make, Load load, Rest rest) {
     Sum sum{};
     for (int64_t i = from; i < to;) {
         int64_t stop = i + 128 * width < to ? i + 128 * width : to;
-        Adder chain = adder, other = adder;
+        auto chain = make(), other = make();
         for (; i + 2 * width <= stop; i += 2 * width) {
             chain.add(load(i));
             other.add(load(i + width));
@@ -118,11 +118,11 @@ HS_INLINE Sum add_chains(int64_t from, int64_t to, const Adder& adder, Load load
     return sum;
 }
 
-template <class Sum, class Adder, class T>
-Sum add_entries(const BoxRow<T>& row, int64_t from, int64_t to, const Adder& adder) {
+template <class Sum, class Make, class T>
+Sum add_entries(const BoxRow<T>& row, int64_t from, int64_t to, Make make) {
     return as_given(row.given(), [&](auto how) {
         return add_chains<Sum>(
-            from, to, adder, [&](int64_t i) { return row.template load<how.value>(i); },
+            from, to, make, [&](int64_t i) { return row.template load<how.value>(i); },
             [&](int64_t i, int64_t stop) { return row.rest(i, stop); });
     });
 }
@@ -257,7 +257,7 @@ BoxSums write_box(const BoxRow<T>& row, T* y, int64_t from, int64_t to, const Bo
     BoxWriter<T> writer(at, slack);
     return as_given(row.given(), [&](auto how) {
         return add_chains<BoxSums>(
-            from, to, BoxAdder<false>{at},
+            from, to, [&] { return BoxAdder<false>{at}; },
             [&](int64_t i) {
                 Entries e = row.template load<how.value>(i);
                 store_wide(y + i, writer.of(e));
