@@ -53,6 +53,15 @@ def test_ten_thousand_random_problems(at_most):
         close(hs.box_section(**b.arguments(), at_most=at_most), solve(b, at_most), b, FLOAT64)
 
 
+@pytest.mark.parametrize(
+    ("rows", "n"), [(16, 271), (15, 272), (16, 272), (17, 272), (16, 273), (2, 4094), (2, 4095), (2, 4096)]
+)
+def test_rows_in_step(rows, n):
+    """The kernel takes 16 rows at a time, or fewer with over 4096 entries together: from 272 of them on, and alone."""
+    b = random_boxes(rows, n, rows + n)
+    close(hs.box_section(**b.arguments()), solve(b, False), b, FLOAT64)
+
+
 def test_values_are_those_of_a_qp_solver():
     quadprog = pytest.importorskip("quadprog", reason="quadprog is in the environment of the peers")
     b = random_boxes(50, 6, 11)
