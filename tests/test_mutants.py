@@ -41,4 +41,4 @@ def test_the_table_counts_what_was_caught_and_names_what_survived():
     faults = [Mutant("torch", "a.py", "tests", "x", new, "It is the same.") for new in ("y", "z", "w")]
     results = {faults[0].name: {"outcome": "caught"}, faults[1].name: {"outcome": "survived"}}
     assert "| PyTorch | 3 | 1 | 1 | 1 |" in summary(faults, results)
-    assert "| `a.py` | `x` becomes `z` | It is the same. |" in survivors(faults, results)
+    assert "- `a.py`: `x` becomes `z`. It is the same." in survivors(faults, results)

@@ -28,11 +28,7 @@ def survivors(mutants: list[Mutant], results: Results) -> str:
     left = [m for m, found in zip(mutants, _outcomes(mutants, results), strict=True) if found == "survived"]
     if not left:
         return "None survived."
-    lines = ["| file | fault | why no test sees it |", "| --- | --- | --- |"]
-    for m in left:
-        old, new = (text.replace("|", "\\|") for text in (m.old, m.new))
-        lines.append(f"| `{m.file}` | `{old}` becomes `{new}` | {m.survives or 'not known'} |")
-    return "\n".join(lines)
+    return "\n".join(f"- `{m.file}`: `{m.old}` becomes `{m.new}`. {m.survives or 'Why is not known.'}" for m in left)
 
 
 def write_page(page: Path, mutants: list[Mutant], results: Results) -> None:
