@@ -28,6 +28,11 @@ constexpr int register_bytes = 16;
 template <class T>
 struct Lanes {
     static constexpr int width = register_bytes / sizeof(T);
+#if defined(__AVX512F__)
+    static constexpr bool masks = true;    // a part of a register is loaded and stored as fast as the whole
+#else
+    static constexpr bool masks = false;
+#endif
     typedef T Vec __attribute__((vector_size(register_bytes)));
     typedef IntOf<T> Int __attribute__((vector_size(register_bytes)));
     typedef double Wide __attribute__((vector_size(register_bytes)));
@@ -104,7 +109,8 @@ struct Lanes {
     }
     static HS_INLINE void store(T* p, Vec v) { std::memcpy(p, &v, sizeof v); }
     static HS_INLINE void store_int(IntOf<T>* p, Int v) { std::memcpy(p, &v, sizeof v); }
-    // The first n lanes, n < width; what is loaded beside them is 0. Not by memcpy: of so few it is slow.
+    // The first n lanes, n < width (n <= width with masks); what is loaded beside them is 0. Not by memcpy:
+    // of so few it is slow.
     static HS_INLINE Vec load_first(const T* p, int64_t n) {
 #if defined(__AVX512F__)
         auto mask = static_cast<uint16_t>((1u << n) - 1);

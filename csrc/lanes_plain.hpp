@@ -38,6 +38,7 @@ struct Row {
 template <class T>
 struct Lanes {
     static constexpr int width = 32 / sizeof(T);
+    static constexpr bool masks = false;
     using Vec = Row<T, width>;
     using Int = Row<IntOf<T>, width>;
     using Wide = Row<double, width>;

@@ -21,15 +21,21 @@ HS_INLINE Vec interleave_high(Vec a, Vec b, std::index_sequence<l...>) {
 #endif
 #endif
 
-// A W x W corner of a row-major array, transposed: log2(W) rounds of interleaving.
+// A W x W corner of a row-major array, transposed: log2(W) rounds of interleaving. With masks, of fewer rows
+// and columns as well.
 template <class T>
-HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t to_step) {
-    constexpr int W = Lanes<T>::width;
-#if defined(HS_SHUFFLE)
+HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t to_step,
+                                int rows = Lanes<T>::width, int columns = Lanes<T>::width) {
     using L = Lanes<T>;
+    constexpr int W = L::width;
+#if defined(HS_SHUFFLE)
     std::make_index_sequence<W> lanes;
     typename L::Vec r[W], next[W];
-    for (int l = 0; l < W; ++l) r[l] = L::load(from + l * from_step);
+    for (int l = 0; l < W; ++l) {
+        if (l >= rows) r[l] = typename L::Vec{};
+        else
+            r[l] = columns < W ? L::load_first(from + l * from_step, columns) : L::load(from + l * from_step);
+    }
     for (int round = 1; round < W; round *= 2) {
         for (int i = 0; i < W / 2; ++i) {
             next[2 * i] = interleave_low(r[i], r[i + W / 2], lanes);
@@ -37,10 +43,14 @@ HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t
         }
         for (int i = 0; i < W; ++i) r[i] = next[i];
     }
-    for (int l = 0; l < W; ++l) L::store(to + l * to_step, r[l]);
+    for (int l = 0; l < W; ++l) {
+        if (l >= columns) return;
+        if (rows < W) L::store_first(to + l * to_step, rows, r[l]);
+        else L::store(to + l * to_step, r[l]);
+    }
 #else
-    for (int i = 0; i < W; ++i)
-        for (int l = 0; l < W; ++l) to[l * to_step + i] = from[i * from_step + l];
+    for (int i = 0; i < rows; ++i)
+        for (int l = 0; l < columns; ++l) to[l * to_step + i] = from[i * from_step + l];
 #endif
 }
 
@@ -70,6 +80,13 @@ void transpose(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t
             if (whole < columns)
                 transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
         }
+    if constexpr (Lanes<T>::masks)
+        // Of fewer, one by one is faster.
+        for (; rows - i >= W / 4 && columns >= W / 4; i += W)
+            for (int64_t j = 0; j < columns; j += W)
+                transpose_corner(from + i * from_step + j, from_step, to + j * to_step + i, to_step,
+                                 static_cast<int>(rows - i < W ? rows - i : W),
+                                 static_cast<int>(columns - j < W ? columns - j : W));
     for (; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j) to[j * to_step + i] = from[i * from_step + j];
 }

@@ -4,9 +4,11 @@
 
 #include "checks.hpp"
 #include "problems.hpp"
+#pragma push_macro("HS_VARIANT")    // some builds have one variant, and give its name
+#undef HS_VARIANT
 #define HS_VARIANT tested
 #include "../newton.hpp"
-#undef HS_VARIANT
+#pragma pop_macro("HS_VARIANT")
 
 namespace hs::searches {
 
