@@ -34,7 +34,7 @@ std::vector<Place> places() {
     all.push_back({"many short rows", {300, 20, 1, 20, 1, 0}});
     all.push_back({"long rows", {3, 2049, 1, 2049, 1, 0}});
     all.push_back({"sampled rows", {2, 40001, 1, 40001, 1, 0}});
-    for (int64_t columns : {1, 2, 5, 8, 15, 16, 17, 40, 130})
+    for (int64_t columns : {1, 2, 3, 4, 5, 8, 15, 16, 17, 40, 130})
         all.push_back({"transposed columns", {1, 61, columns, 0, columns, 1}});
     all.push_back({"transposed columns with gaps", {3, 50, 19, 50 * 23, 23, 1}});
     for (int64_t columns : {1, 3, 10}) all.push_back({"long narrow columns", {1, n, columns, 0, columns, 1}});
