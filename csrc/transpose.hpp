@@ -26,9 +26,9 @@ HS_INLINE Vec interleave_high(Vec a, Vec b, std::index_sequence<l...>) {
 template <class T>
 HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t to_step,
                                 int rows = Lanes<T>::width, int columns = Lanes<T>::width) {
+#if defined(HS_SHUFFLE)
     using L = Lanes<T>;
     constexpr int W = L::width;
-#if defined(HS_SHUFFLE)
     std::make_index_sequence<W> lanes;
     typename L::Vec r[W], next[W];
     for (int l = 0; l < W; ++l) {
