@@ -57,8 +57,14 @@ def box_pullback(
 
 
 def _is_ready(value: Tensor) -> bool:
-    """Whether a CPU tensor of numbers is memory that the kernel reads as it is; `memory` looks closer, and copies."""
-    return type(value) is Tensor and value.is_contiguous() and value.data_ptr() != 0 and not value.is_neg()
+    """Whether a tensor of numbers is memory that the kernel reads as it is; `memory` looks closer, and copies."""
+    return (
+        type(value) is Tensor
+        and value.is_cpu
+        and value.is_contiguous()
+        and value.data_ptr() != 0
+        and not value.is_neg()
+    )
 
 
 class _Given:
@@ -81,7 +87,7 @@ class _Given:
                     continue
                 if not (held.dtype is _DOUBLE and held.shape == slices and _is_ready(held)):
                     held = doubles(_NAMES[i], held, slices)
-            elif held.shape == shape and held.dtype in FLOATS and held.is_cpu and _is_ready(held):
+            elif held.shape == shape and held.dtype in FLOATS and _is_ready(held):
                 self.kinds[i - 2] = 3 if held.dtype is _DOUBLE else 7
             else:
                 held = self._entries(i - 2, _NAMES[i], held, shape)
