@@ -35,11 +35,11 @@ struct DualLanes {
 
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
         typename L::Int on = active(yy);
-        v += L::keep(vv, on);
+        v = L::add_where(on, v, vv);
         count = L::tally(on, count);
         if constexpr (full) {
-            y += L::keep(yy, on);
-            vy += L::keep(vv * yy, on);
+            y = L::add_where(on, y, yy);
+            vy = L::add_where(on, vy, vv * yy);
         }
     }
 

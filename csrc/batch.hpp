@@ -4,8 +4,6 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t always_written = 128;
-
 template <class T, class Sink>
 class RowBatch {
   public:
@@ -71,11 +69,10 @@ class RowBatch {
         step.count = open;
     }
 
-    // In very short rows a pass that writes in vain costs less than one more to write at the end.
     HS_INLINE void look(int j, bool may_write) {
         const T* x = rows.row(row[j]);
         Split<T> at = split<T>(step.mu[j], step.low[j]);
-        written[j] = may_write && (rows.n <= always_written || step.near[j]) && sink.wanted();
+        written[j] = may_write && step.near[j] && sink.wanted();
         Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j])
                             : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
         step.active_sum[j] = s.active_sum;

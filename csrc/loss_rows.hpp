@@ -33,29 +33,26 @@ template <class T>
 LossSums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    using Int = typename L::Int;
     constexpr int W = L::width, run = 64;
     const Pass<T> at(mu, inverse);
     Vec one = L::splat(1), zero = L::splat(0);
-    Int above = {}, ones = {};
+    Tally<T> tally;
     typename L::Wide total = {}, square = {}, error = {};
     int64_t i = from;
     while (i + W <= to) {
         Vec sum = {}, squares = {}, off = {};
         int64_t end = i + run * W < to ? i + run * W : to;
         for (; i + W <= end; i += W) {
-            Vec p = L::min(one, at.add(L::load(x + i), sum, above, ones));
+            Vec p = L::min(one, at.add(L::load(x + i), sum, tally));
             Vec e = p - y.load(i);
             squares += e * e;
-            off += L::keep(e, (p > zero) & (p < one));
+            off = L::add_where((p > zero) & (p < one), off, e);
         }
         total += L::widen(sum);
         square += L::widen(squares);
         error += L::widen(off);
     }
-    double active = static_cast<double>(L::total_int(above - ones)),
-           full = static_cast<double>(L::total_int(ones));
-    LossSums out{{L::total(total), active, full}, L::total(square), L::total(error)};
+    LossSums out{{L::total(total), tally.active(), tally.ones()}, L::total(square), L::total(error)};
     for (; i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse, p = t > 1 ? T(1) : t < 0 ? T(0) : t;
         double e = static_cast<double>(p) - static_cast<double>(y.at(i));

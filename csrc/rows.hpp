@@ -1,6 +1,7 @@
 // Passes over one contiguous slice.
 #pragma once
 #include "newton.hpp"
+#include "tally.hpp"
 
 namespace hs::HS_VARIANT {
 
@@ -17,14 +18,9 @@ struct Pass {
 
     HS_INLINE Vec place(Vec x) const { return L::fused(x - c, inv, shift); }
 
-    // A NaN is not >= 1, so it reaches the sum and is noticed there.
+    HS_INLINE Vec add(Vec x, Vec& sum, Tally<T>& tally) const { return tally.add(place(x), sum); }
     HS_INLINE Vec add(Vec x, Vec& sum, Int& above, Int& ones) const {
-        Vec zero = L::splat(0), t = place(x), positive = L::max(zero, t);
-        Int full = t >= L::splat(1);
-        sum = L::add_unless(full, sum, positive);
-        above = L::tally(t > zero, above);
-        ones = L::tally(full, ones);
-        return positive;
+        return add_active<T>(place(x), sum, above, ones);
     }
 };
 
@@ -45,19 +41,19 @@ HS_INLINE typename Lanes<T>::Int lanes_from(int first) {
 // Entries from i on, fewer than a register holds; returns what they add to the sum.
 template <class T, bool write>
 HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t n, const Pass<T>& at,
-                                           typename Lanes<T>::Int& above, typename Lanes<T>::Int& ones) {
+                                           Tally<T>& tally) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
     Vec sum = {}, none = L::splat(-std::numeric_limits<T>::infinity()), one = L::splat(1);
     if (n >= W) {
         Vec v = L::load(x + n - W);
-        at.add(L::pick(lanes_from<T>(static_cast<int>(W - (n - i))), v, none), sum, above, ones);
+        at.add(L::pick(lanes_from<T>(static_cast<int>(W - (n - i))), v, none), sum, tally);
         if constexpr (write) L::store(y + n - W, L::min(one, L::max(L::splat(0), at.place(v))));
         return sum;
     }
     Vec v = L::pick(lanes_from<T>(static_cast<int>(n)), none, L::load_first(x, n));
-    Vec p = at.add(v, sum, above, ones);
+    Vec p = at.add(v, sum, tally);
     if constexpr (write) L::store_first(y, n, L::min(one, p));
     return sum;
 }
@@ -65,14 +61,14 @@ HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t 
 // The registers from i on, in pairs, as far as `stop`.
 template <class T, bool write>
 HS_INLINE typename Lanes<T>::Vec pass_pairs(const T* x, T* y, int64_t& i, int64_t stop, const Pass<T>& at,
-                                            typename Lanes<T>::Int& above, typename Lanes<T>::Int& ones) {
+                                            Tally<T>& tally) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
     Vec a = {}, b = {}, one = L::splat(1);
     for (; i + 2 * W <= stop; i += 2 * W) {
-        Vec p = at.add(L::load(x + i), a, above, ones);
-        Vec q = at.add(L::load(x + i + W), b, above, ones);
+        Vec p = at.add(L::load(x + i), a, tally);
+        Vec q = at.add(L::load(x + i + W), b, tally);
         if constexpr (write) {
             L::store(y + i, L::min(one, p));
             L::store(y + i + W, L::min(one, q));
@@ -86,31 +82,29 @@ template <class T, bool write>
 HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    using Int = typename L::Int;
     constexpr int W = L::width, run = 64 * W, chain = 16 * W;
     const Pass<T> at(mu, inverse);
-    Int above = {}, ones = {};
+    Tally<T> tally;
     Vec sum = {};
     typename L::Wide total = {};
     int64_t i = 0;
     // Sums of short chains: in a long one, equal numbers would round to the same side every time.
-    if (n <= chain) sum = pass_pairs<T, write>(x, y, i, n, at, above, ones);
+    if (n <= chain) sum = pass_pairs<T, write>(x, y, i, n, at, tally);
     else
         while (i + 2 * W <= n) {
             int64_t end = i + run < n ? i + run : n;
             while (i + 2 * W <= end)
-                sum += pass_pairs<T, write>(x, y, i, i + chain < end ? i + chain : end, at, above, ones);
+                sum += pass_pairs<T, write>(x, y, i, i + chain < end ? i + chain : end, at, tally);
             total += L::widen(sum);
             sum = Vec{};
         }
     if (i + W <= n) {
-        Vec p = at.add(L::load(x + i), sum, above, ones);
+        Vec p = at.add(L::load(x + i), sum, tally);
         if constexpr (write) L::store(y + i, L::min(L::splat(1), p));
         i += W;
     }
-    if (i < n) sum += pass_rest<T, write>(x, y, i, n, at, above, ones);
-    return {L::total(total + L::widen(sum)), static_cast<double>(L::total_int(above - ones)),
-            static_cast<double>(L::total_int(ones))};
+    if (i < n) sum += pass_rest<T, write>(x, y, i, n, at, tally);
+    return {L::total(total + L::widen(sum)), tally.active(), tally.ones()};
 }
 
 // The projection alone, once mu is known to be right.

@@ -167,7 +167,7 @@ void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     }
     // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of
     // a step.
-    int64_t fit = (16 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
+    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
     fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
     for (int64_t r = 0; r < count; r += fit)
         RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));

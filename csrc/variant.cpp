@@ -34,7 +34,6 @@ static const Constant constants[] = {
     {"float64_lanes", Lanes<double>::width},
     {"rows_side_by_side_longest", longest_side_by_side<float>},
     {"rows_side_by_side_most", most_side_by_side},
-    {"always_written", always_written},
     {"short_row", short_row},
     {"task_rows", task_rows},
     {"task_entries", task_entries},
