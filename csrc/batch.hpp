@@ -75,6 +75,7 @@ class RowBatch {
         written[j] = may_write && step.near[j] && sink.wanted();
         Sums s = written[j] ? sink.pass(row[j], x, at, inverse[j])
                             : pass_row<T, false>(x, nullptr, rows.n, at, inverse[j]);
+        if (!may_write) sink.fetch(row[j]);
         step.active_sum[j] = s.active_sum;
         step.active[j] = s.active;
         step.ones[j] = s.ones;

@@ -19,6 +19,9 @@ struct ProjectSink {
     int threads;
     Result& result;
 
+    HS_INLINE void fetch(int64_t row) const {
+        if (y) fetch_row(y + row * spacing, p.layout.n);
+    }
     bool wanted() const { return y != nullptr; }
     bool thresholds() const { return p.mu != nullptr; }
 

@@ -107,6 +107,15 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     return {L::total(total + L::widen(sum)), tally.active(), tally.ones()};
 }
 
+// Asks for memory that will be written soon.
+template <class T>
+HS_INLINE void fetch_row(const T* y, int64_t n) {
+#if defined(__GNUC__)
+    constexpr int64_t line = 64 / sizeof(T);
+    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(y + i, 1, 2);
+#endif
+}
+
 // The projection alone, once mu is known to be right.
 template <class T>
 HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {

@@ -1,4 +1,5 @@
 // The search over contiguous rows. What becomes of a row once its threshold is known is the sink's business:
+//   void fetch(row)                       says that the row will be wanted soon
 //   bool wanted()                         whether it wants a last pass at all
 //   Sums pass(row, x, at, inverse)        that pass; its sums judge the threshold
 //   void write(row, x, at, inverse)       that pass for a row whose threshold is known to be right
