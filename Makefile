@@ -44,14 +44,18 @@ $(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(KERNEL)
 demo: $(INSTALLED)  ## four losses compared on real data: live progress, a table, a report in build/demo
 	$(BIN)/hypersimplex study run --preset demo --threads 1 --store build/demo/study.sqlite
 
-lint: $(INSTALLED)  ## ruff and mypy
+CPP := csrc/*.hpp csrc/*.cpp csrc/tests/*.hpp csrc/tests/*.cpp
+
+lint: $(INSTALLED)  ## ruff, mypy and clang-format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	$(BIN)/mypy
 
-format: $(INSTALLED)  ## let ruff rewrite the code
+format: $(INSTALLED)  ## let ruff and clang-format rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
 
 pytest: $(INSTALLED)  ## the default tests alone
 	$(BIN)/pytest -n $(JOBS) -m "not slow" -rs

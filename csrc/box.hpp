@@ -251,11 +251,11 @@ class BoxSolver {
     double total, tau;
     BoxRow<T> row;
     Search s{};
-    double origin = 0, each = 0;       // each: the square of what an entry may add over that of its weight
-    BoxSums before{0, 0, 0, 0};        // of the last pass
-    int narrow_left = 0, pass = 0;     // passes in single precision still allowed; passes in double so far
-    bool near = false;                 // the next pass is very likely the last, so it writes
-    bool within = false;               // s is measured from the origin
+    double origin = 0, each = 0;      // each: the square of what an entry may add over that of its weight
+    BoxSums before{0, 0, 0, 0};       // of the last pass
+    int narrow_left = 0, pass = 0;    // passes in single precision still allowed; passes in double so far
+    bool near = false;                // the next pass is very likely the last, so it writes
+    bool within = false;              // s is measured from the origin
 };
 
 // Short rows in step, a pass of each in turn: by itself a row would wait for its sums.

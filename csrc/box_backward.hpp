@@ -21,8 +21,7 @@ struct BoxPull {
 
     template <class T, Given how>
     static HS_INLINE BoxPull of(const Entries& e, Vec pull) {
-        if constexpr (how == Given::singles)
-            return {e.x, pull, e.weight, e.lower >= e.x, e.x >= e.upper};
+        if constexpr (how == Given::singles) return {e.x, pull, e.weight, e.lower >= e.x, e.x >= e.upper};
         return {e.x, pull, e.weight, rounded<T>(e.lower) >= e.x, e.x >= rounded<T>(e.upper)};
     }
     HS_INLINE typename Wide::Int fixed() const { return ~(~low & ~high); }

@@ -111,9 +111,7 @@ struct NarrowAdder {
         free = Narrow::add_where((t > e.lower) & (t < e.upper), free, e.weight * e.weight);
     }
     HS_INLINE void join(const NarrowAdder& o) { all += o.all, free += o.free; }
-    NarrowSums sum() const {
-        return {Narrow::total(Narrow::widen(all)), Narrow::total(Narrow::widen(free))};
-    }
+    NarrowSums sum() const { return {Narrow::total(Narrow::widen(all)), Narrow::total(Narrow::widen(free))}; }
 };
 
 }    // namespace hs::HS_VARIANT

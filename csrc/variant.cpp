@@ -63,15 +63,14 @@ static const Constant constants[] = {
 #define HS_TEXT_(x) #x
 #define HS_TEXT(x) HS_TEXT_(x)
 extern const Variant table;
-const Variant table = {HS_TEXT(HS_VARIANT),
-                       supported,
-                       constants,
-                       {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>,
-                        objective<float>, box<float>, box_backward<float>, segments<float>,
-                        coactive<float>},
-                       {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>,
-                        objective<double>, box<double>, box_backward<double>, segments<double>,
-                        coactive<double>}};
+const Variant table = {
+    HS_TEXT(HS_VARIANT),
+    supported,
+    constants,
+    {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>, box<float>,
+     box_backward<float>, segments<float>, coactive<float>},
+    {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>,
+     box<double>, box_backward<double>, segments<double>, coactive<double>}};
 
 }    // namespace HS_VARIANT
 }    // namespace hs
