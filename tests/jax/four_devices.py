@@ -53,6 +53,26 @@ def operators(x, k, axis):
     return y, hsj.threshold(x, k, 0.5, axis=axis), hsj.binary_argmax(x, k, axis=axis)
 
 
+def boxed(x, total, lower, upper):
+    y = hsj.box_section(x, total, lower, upper, weight=1.5, tau=0.5)
+    return y, hsj.box_section(x, 3.0, upper=upper, at_most=True, axis=0)
+
+
+def box_gradients(*given):
+    return jax.grad(lambda *a: sum((y * jnp.cos(y)).sum() for y in boxed(*a)), argnums=(0, 1, 2, 3))(*given)
+
+
+def explicit_boxes(mesh):
+    given = X, np.linspace(0.5, 3, 64, dtype=np.float32), np.float32(-0.25), np.abs(X) + np.float32(0.5)
+    want = boxed(*given), box_gradients(*given)
+    with jax.set_mesh(mesh):
+        place = NamedSharding(mesh, P("batch"))
+        x, total, lower, upper = (a if a.ndim == 0 else jax.device_put(a, place) for a in given)
+        got = jax.jit(boxed)(x, total, lower, upper)
+        assert got[0].sharding.spec == P("batch", None)
+        same((got, jax.jit(box_gradients)(x, total, lower, upper)), want)
+
+
 def explicit():
     mesh = jax.make_mesh((4,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
     want = [operators(X, 13, 0), operators(X, 2, 1), operators(WIDE, 100, 1)]
@@ -71,6 +91,7 @@ def explicit():
         same(jax.jit(lambda x, k: operators(x, k, 1))(x, k), want[1])
         deep = hsj.hypersimplex_loss(x.reshape(16, 4, 5), labels.reshape(16, 4))
         same(deep.reshape(64), hsj.hypersimplex_loss(X, LABELS))
+    explicit_boxes(mesh)
 
 
 explicit()

@@ -1,6 +1,7 @@
 """The arguments as arrays: numbers for each slice or class, and errors for values that are known to be wrong."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -151,3 +152,18 @@ def beside(value: Array, slices: tuple[int, ...], axis: int) -> Array:
     if value.size == 1 and math.prod(slices) != 1:
         return value.reshape((1,) * (len(slices) + 1))
     return jnp.expand_dims(jnp.broadcast_to(value, slices), axis)
+
+
+def spread_like(f: Callable[..., Any], x: Array, *gone: int | None) -> Callable[..., Any]:
+    """f, whose results are spread over devices as x is, but for the axis of each that is gone.
+
+    With Explicit axes of a mesh every intermediate value would need a sharding of its own; with Auto ones XLA finds it.
+    """
+    sharding = getattr(jax.typeof(x), "sharding", None) if hasattr(jax, "typeof") else None
+    explicit = getattr(getattr(sharding, "mesh", None), "explicit_axes", ())
+    if sharding is None or not explicit:
+        return f
+    specs = [[None if i == axis else axes for i, axes in enumerate(sharding.spec)] for axis in gone]
+    out = tuple(jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec)) for spec in specs)
+    spread: Callable[..., Any] = jax.sharding.auto_axes(f, axes=explicit, out_sharding=out)
+    return spread

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from hypersimplex import _checks
 from hypersimplex._box_formula import correction
 from hypersimplex.jax._along import Array
-from hypersimplex.jax._arguments import floating, is_known, per_entry, per_slice, tau_in_range, widened
+from hypersimplex.jax._arguments import floating, is_known, per_entry, per_slice, spread_like, tau_in_range, widened
 from hypersimplex.jax._box_primitives import box, centered
 
 
@@ -96,8 +96,12 @@ def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any
 def _box_section(x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool) -> Array:
     if x.size == 0:
         return x
-    y: Array = _box(widened(x), total, lower, upper, weight, tau, at_most)[0]
-    return y.astype(x.dtype)
+
+    def run(x: Array, *given: Array) -> tuple[Array]:
+        return (_box(widened(x), *given, at_most)[0].astype(x.dtype),)
+
+    y: Array = spread_like(run, x, None)(x, total, lower, upper, weight, tau)[0]
+    return y
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(6,))

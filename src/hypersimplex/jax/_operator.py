@@ -1,6 +1,5 @@
 """The operator for JAX: axes, dtypes, broadcasting and checks peeled off around the projection."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -11,7 +10,16 @@ from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.jax._along import Along, Array
-from hypersimplex.jax._arguments import beside, check_problem, floating, per_slice, split_k, tau_in_range, widened
+from hypersimplex.jax._arguments import (
+    beside,
+    check_problem,
+    floating,
+    per_slice,
+    split_k,
+    spread_like,
+    tau_in_range,
+    widened,
+)
 from hypersimplex.jax._project import project
 from hypersimplex.jax._search import middle_key, number_to_key
 
@@ -111,21 +119,6 @@ def _prepare(
     return array, [beside(v, slices, at) for v in (*split_k(k, wide), tau_in_range(tau, wide))], at
 
 
-def _spread(f: Callable[..., Any], x: Array, *gone: int | None) -> Callable[..., Any]:
-    """f, whose results are spread over devices as x is, but for the axis of each that is gone.
-
-    With Explicit axes of a mesh every intermediate value would need a sharding of its own; with Auto ones XLA finds it.
-    """
-    sharding = getattr(jax.typeof(x), "sharding", None) if hasattr(jax, "typeof") else None
-    explicit = getattr(getattr(sharding, "mesh", None), "explicit_axes", ())
-    if sharding is None or not explicit:
-        return f
-    specs = [[None if i == axis else axes for i, axes in enumerate(sharding.spec)] for axis in gone]
-    out = tuple(jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec)) for spec in specs)
-    spread: Callable[..., Any] = jax.sharding.auto_axes(f, axes=explicit, out_sharding=out)
-    return spread
-
-
 @partial(jax.jit, static_argnums=(4, 5))
 def _solve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, wanted: tuple[str, ...]) -> tuple[Array, ...]:
     def run(x: Array, *numbers: Array) -> tuple[Array, ...]:
@@ -135,7 +128,7 @@ def _solve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, wanted: t
     if x.size == 0:
         mu = jnp.zeros(np.delete(x.shape, along.axis), k.dtype)
         return tuple(x if which == "y" else mu for which in wanted)
-    out = _spread(run, x, *(None if which == "y" else along.axis for which in wanted))(x, k, k_low, tau)
+    out = spread_like(run, x, *(None if which == "y" else along.axis for which in wanted))(x, k, k_low, tau)
     return tuple(v if which == "y" else jnp.squeeze(v, along.axis) for v, which in zip(out, wanted, strict=True))
 
 
@@ -143,7 +136,7 @@ def _solve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, wanted: t
 def _binary(x: Array, k: Array, k_low: Array, axis: int) -> Array:
     if x.size == 0:
         return x
-    (y,) = _spread(lambda x, k, k_low: (_marked(x, k, k_low, axis),), x, None)(x, k, k_low)
+    (y,) = spread_like(lambda x, k, k_low: (_marked(x, k, k_low, axis),), x, None)(x, k, k_low)
     return y  # type: ignore[no-any-return]
 
 
