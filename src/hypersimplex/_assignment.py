@@ -217,7 +217,7 @@ def _bounded_step(links: Array, excess: Array, bias: Array, capacity: Array, tol
     slack = tolerance / 4 * np.maximum(capacity, 1)
     for _ in range(_MOST_EXCHANGES):
         move = np.where(free, 0.0, -bias)
-        move[free] = np.linalg.solve(links[np.ix_(free, free)], (excess - links @ move)[free])
+        move[free] = np.linalg.solve(links[free][:, free], (excess - links @ move)[free])
         left = excess - links @ move
         wanted = np.where(free, bias + move > 0, left > slack)
         after = _grounded(wanted, bias + move, parts)
@@ -233,6 +233,8 @@ def laplacian(pairs: Array) -> Array:
 
 def components(links: Array) -> NDArray[np.int64]:
     """The least column of the part of the graph each column is in."""
+    if links.all():
+        return np.zeros(len(links), np.int64)
     joined = (links != 0) | np.eye(len(links), dtype=bool)
     label = np.arange(len(links))
     while True:
@@ -244,6 +246,8 @@ def components(links: Array) -> NDArray[np.int64]:
 
 def _grounded(free: NDArray[np.bool_], bias: Array, parts: NDArray[np.int64]) -> NDArray[np.bool_]:
     """One column of each part is held, or its equations would leave a number open: the one of the least bias."""
+    if not parts.any() and not free.all():  # one part, which has a column that is held
+        return free
     held = np.bincount(parts, weights=~free, minlength=len(free)) > 0
     if held[parts].all():
         return free
