@@ -9,7 +9,8 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t block_entries = 1 << 15, parallel_row = 1 << 17, parallel_worth = 1 << 16;
+// Fewer entries than are worth it take about as long as waking a thread.
+constexpr int64_t block_entries = 1 << 15, parallel_row = 1 << 17, parallel_worth = 1 << 17;
 constexpr int most_blocks = 256;
 
 // Memory for one task, or nothing. Freed by its owner's destructor: tasks end in many places.

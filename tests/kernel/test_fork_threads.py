@@ -19,7 +19,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 def test_calls_at_the_same_time_do_not_disturb_each_other(monkeypatch):
     monkeypatch.setenv("HYPERSIMPLEX_NUM_THREADS", "2")
-    shapes = [(3, 70_001), (200_003, 3), (5, 7), (4000, 40), (2, 300_000), (33, 33)] * 4
+    shapes = [(3, 70_001), (200_003, 3), (5, 7), (8000, 40), (2, 300_000), (33, 33)] * 4
     problems = [np.random.default_rng(i).normal(size=shape).astype("f4") for i, shape in enumerate(shapes)]
 
     def solve(x):

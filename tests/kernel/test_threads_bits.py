@@ -20,15 +20,15 @@ PROBLEMS = [
     ((2, 300_007), 1),
     ((9, 150_001), 1),
     ((5, 40_000), 1),
-    ((3000, 31), 1),
-    ((1500, 64), 1),
-    ((70, 1000), 1),
-    ((37, 2049), 1),
+    ((6000, 31), 1),
+    ((3000, 64), 1),
+    ((140, 1000), 1),
+    ((74, 2049), 1),
     ((300_001, 1), 0),
     ((200_003, 3), 0),
     ((30_011, 17), 0),
     ((20_011, 150), 0),
-    ((4000, 20), 0),
+    ((8000, 20), 0),
     ((1000, 10), 0),
     ((40, 3, 2001), 1),
     ((2, 150_011, 2), 1),
@@ -90,7 +90,7 @@ CASES = {
     **{f"{shape}-dim{dim}": operator(shape, dim) for shape, dim in PROBLEMS},
     **{
         f"loss-{samples}x{classes}-{'dense' if dense else 'labels'}": loss(samples, classes, dense)
-        for samples, classes in [(ROW, 2), (300_001, 1), (5000, 10), (2000, 70), (300, 300), (20_000, 17)]
+        for samples, classes in [(ROW, 2), (300_001, 1), (5000, 10), (2000, 70), (450, 300), (20_000, 17)]
         for dense in (False, True)
     },
     **{f"part-{samples}x{classes}": part_of_a_rank(samples, classes) for samples, classes in PARTS},
