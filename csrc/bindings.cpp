@@ -26,9 +26,9 @@ Answer project(const Array& x, double k, double tau, const std::optional<Output>
                const std::optional<Numbers>& taus, int64_t axis, int threads) {
     Layout l = layout_of(x, axis);
     int64_t n = l.slices();
-    auto run = is_double(x) ? project_t<double> : project_t<float>;
-    return run(l, per_slice(numbers(ks, n, "ks"), k), per_slice(numbers(taus, n, "taus"), tau),
-               aligned(x, "x"), y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
+    return run_project(is_double(x), l, per_slice(numbers(ks, n, "ks"), k),
+                       per_slice(numbers(taus, n, "taus"), tau), aligned(x, "x"),
+                       y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
 }
 
 Answer backward(const Array& y, const Array& v, double tau, const std::optional<Output>& grad,
@@ -36,78 +36,64 @@ Answer backward(const Array& y, const Array& v, double tau, const std::optional<
                 const std::optional<Numbers>& taus, int64_t axis, int threads) {
     Layout l = layout_of(y, axis);
     int64_t n = l.slices();
-    auto run = is_double(y) ? backward_t<double> : backward_t<float>;
-    return run(l, per_slice(numbers(taus, n, "taus"), tau), aligned(y, "y"), lying_as(v, y, "v", false),
-               grad ? lying_as(*grad, y, "grad", true) : 0, numbers(grad_k, n, "grad_k"),
-               numbers(grad_tau, n, "grad_tau"), threads);
-}
-
-template <class T>
-Answer binary_t(const Layout& l, PerSlice k, uintptr_t x, uintptr_t y, int threads) {
-    return tell(without_gil(
-        [&] { return functions<T>().binary({l, k, pointer<const T>(x), pointer<T>(y), threads}); }));
+    return run_backward(is_double(y), l, per_slice(numbers(taus, n, "taus"), tau), aligned(y, "y"),
+                        lying_as(v, y, "v", false), grad ? lying_as(*grad, y, "grad", true) : 0,
+                        numbers(grad_k, n, "grad_k"), numbers(grad_tau, n, "grad_tau"), threads);
 }
 
 Answer binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis,
               int threads) {
     Layout l = layout_of(x, axis);
-    auto run = is_double(x) ? binary_t<double> : binary_t<float>;
-    return run(l, per_slice(numbers(ks, l.slices(), "ks"), k), aligned(x, "x"), lying_as(y, x, "y", true),
-               threads);
+    PerSlice each = per_slice(numbers(ks, l.slices(), "ks"), k);
+    uintptr_t from = aligned(x, "x"), to = lying_as(y, x, "y", true);
+    return run(is_double(x), [&](auto zero) {
+        using T = decltype(zero);
+        return functions<T>().binary({l, each, pointer<const T>(from), pointer<T>(to), threads});
+    });
 }
 
-// A batch of (samples, classes, positions), at given thresholds: sums of every class, or the gradient.
+// A batch of (samples, classes, positions) and its targets.
 template <class T>
-Answer at_thresholds_t(const Array& x, uintptr_t labels, uintptr_t dense, int64_t ignored, uintptr_t mu,
-                       uintptr_t low, uintptr_t tau, uintptr_t mean, uintptr_t factor, uintptr_t sums,
-                       uintptr_t grad, int threads) {
-    Sizes n = shape_of(x), strides = strides_of(x);
-    Loss<T> loss{n[0],
-                 n[1],
-                 n[2],
-                 strides[0],
-                 strides[1],
-                 strides[2],
-                 pointer<const T>(aligned(x, "x")),
-                 pointer<const int64_t>(labels),
-                 ignored,
-                 pointer<const T>(dense),
-                 nullptr,
-                 false,
-                 per_slice(tau, 1),
-                 per_slice(factor, 1),
-                 false,
-                 pointer<T>(grad),
-                 pointer<double>(mu),
-                 nullptr,
-                 nullptr,
-                 nullptr,
-                 threads};
-    return tell(without_gil([&] {
-        return functions<T>().loss_at(
-            {loss, pointer<const double>(low), pointer<const double>(mean), pointer<double>(sums)});
-    }));
+Loss<T> batch(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
+              uintptr_t dense) {
+    Loss<T> loss{};
+    loss.samples = shape[0], loss.classes = shape[1], loss.positions = shape[2];
+    loss.sample_stride = strides[0], loss.class_stride = strides[1], loss.position_stride = strides[2];
+    loss.x = pointer<const T>(x);
+    loss.labels = pointer<const int64_t>(labels);
+    loss.ignored = ignored;
+    loss.dense = pointer<const T>(dense);
+    return loss;
 }
 
+// At given thresholds: sums of every class, or the gradient.
 Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const std::optional<Array>& dense,
                      int64_t ignored, const Numbers& mu, const Numbers& low, const Numbers& tau,
                      const std::optional<Numbers>& mean, const std::optional<Numbers>& factor,
                      const std::optional<Doubles>& sums, const std::optional<Output>& grad, int threads) {
     demand(x.ndim() == 3, "x must have three dims: samples, classes, positions");
-    int64_t classes = static_cast<int64_t>(x.shape(1));
+    Sizes shape = shape_of(x), strides = strides_of(x);
     demand(labels.has_value() != dense.has_value(), "either labels or dense must be given");
     demand(sums.has_value() != grad.has_value(), "either sums or grad must be given");
     demand(!grad || (mean && factor), "grad needs mean and factor");
-    auto each = [&](const Numbers& v, const char* name) {
-        return numbers(std::optional<Numbers>(v), classes, name, "class");
+    auto each = [&](const std::optional<Numbers>& v, const char* name) {
+        return numbers(v, shape[1], name, "class");
     };
-    auto run = is_double(x) ? at_thresholds_t<double> : at_thresholds_t<float>;
-    int64_t rows = static_cast<int64_t>(x.shape(0) * x.shape(2));
-    return run(x, numbers(labels, rows, "labels", "sample"), dense ? lying_as(*dense, x, "dense", false) : 0,
-               ignored, each(mu, "mu"), each(low, "low"), each(tau, "tau"),
-               numbers(mean, classes, "mean", "class"), numbers(factor, classes, "factor", "class"),
-               numbers(sums, loss_sums * classes, "sums", "class and sum"),
-               grad ? lying_as(*grad, x, "grad", true) : 0, threads);
+    uintptr_t from = aligned(x, "x"), own = numbers(labels, shape[0] * shape[2], "labels", "sample"),
+              given = dense ? lying_as(*dense, x, "dense", false) : 0, at = each(mu, "mu"),
+              rest = each(low, "low"), middle = each(mean, "mean"),
+              out = numbers(sums, loss_sums * shape[1], "sums", "class and sum"),
+              to = grad ? lying_as(*grad, x, "grad", true) : 0;
+    PerSlice taus = per_slice(each(tau, "tau"), 1), factors = per_slice(each(factor, "factor"), 1);
+    return run(is_double(x), [&](auto zero) {
+        using T = decltype(zero);
+        Loss<T> loss = batch<T>(shape, strides, from, own, ignored, given);
+        loss.tau = taus, loss.weight = factors;
+        loss.grad = pointer<T>(to), loss.mu = pointer<double>(at);
+        loss.threads = threads;
+        return functions<T>().loss_at(
+            {loss, pointer<const double>(rest), pointer<const double>(middle), pointer<double>(out)});
+    });
 }
 
 // Addresses.
@@ -116,63 +102,39 @@ Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, 
                   int64_t axis, double k, double tau, int threads) {
     Layout l = need(lay_out(shape, strides, axis));
     demand((x && y) || l.slices() * l.n == 0, "x and y must have memory");
-    return (is_double ? project_t<double> : project_t<float>)(l, {nullptr, k}, {nullptr, tau}, x, y, 0,
-                                                              threads);
+    return run_project(is_double, l, {nullptr, k}, {nullptr, tau}, x, y, 0, threads);
 }
 
 Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Sizes& shape,
                    const Sizes& strides, int64_t axis, double tau, int threads) {
     Layout l = need(lay_out(shape, strides, axis));
     demand((y && v && grad) || l.slices() * l.n == 0, "y, v and grad must have memory");
-    return (is_double ? backward_t<double> : backward_t<float>)(l, {nullptr, tau}, y, v, grad, 0, 0, threads);
+    return run_backward(is_double, l, {nullptr, tau}, y, v, grad, 0, 0, threads);
 }
 
 // Returns (loss, samples that count), or what failed. k may be 0: the sums of the targets.
-template <class T>
-nb::tuple loss_t(const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels, int64_t ignored,
-                 uintptr_t dense, uintptr_t k, bool k_is_fraction, PerSlice tau, PerSlice weight, bool mean,
-                 uintptr_t grad, uintptr_t mu, uintptr_t k_used, int threads) {
-    double value = 0;
-    int64_t kept = 0;
-    Result result = without_gil([&] {
-        T* room = fresh<T>(grad, shape[0] * shape[1] * shape[2]);
-        return functions<T>().loss({shape[0],
-                                    shape[1],
-                                    shape[2],
-                                    strides[0],
-                                    strides[1],
-                                    strides[2],
-                                    pointer<const T>(x),
-                                    pointer<const int64_t>(labels),
-                                    ignored,
-                                    pointer<const T>(dense),
-                                    pointer<const double>(k),
-                                    k_is_fraction,
-                                    tau,
-                                    weight,
-                                    mean,
-                                    room,
-                                    pointer<double>(mu),
-                                    pointer<double>(k_used),
-                                    &value,
-                                    &kept,
-                                    threads});
-    });
-    if (Answer failure = tell(result)) return *failure;
-    return nb::make_tuple(value, kept);
-}
-
 nb::tuple loss_at(bool is_double, const Sizes& shape, const Sizes& strides, uintptr_t x, uintptr_t labels,
                   int64_t ignored, uintptr_t dense, uintptr_t k, bool k_is_fraction, uintptr_t taus,
                   double tau, uintptr_t weight, bool mean, uintptr_t grad, uintptr_t mu, uintptr_t k_used,
                   int threads) {
     demand(shape.size() == 3 && strides.size() == 3, "shape and strides must have three numbers");
-    bool empty = shape[0] * shape[1] * shape[2] == 0;
-    demand((x && (labels || dense)) || empty, "x and its targets must have memory");
+    int64_t entries = shape[0] * shape[1] * shape[2], kept = 0;
+    demand((x && (labels || dense)) || entries == 0, "x and its targets must have memory");
     demand((mu && k_used) || shape[1] == 0, "mu and k_used must have memory");
-    auto run = is_double ? loss_t<double> : loss_t<float>;
-    return run(shape, strides, x, labels, ignored, dense, k, k_is_fraction, per_slice(taus, tau),
-               per_slice(weight, 1.0), mean, grad, mu, k_used, threads);
+    double value = 0;
+    Answer failure = run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        Loss<T> loss = batch<T>(shape, strides, x, labels, ignored, dense);
+        loss.k = pointer<const double>(k), loss.k_is_fraction = k_is_fraction;
+        loss.tau = per_slice(taus, tau), loss.weight = per_slice(weight, 1.0), loss.mean = mean;
+        loss.grad = on_large_pages(pointer<T>(grad), entries);
+        loss.mu = pointer<double>(mu), loss.k_used = pointer<double>(k_used);
+        loss.loss = &value, loss.kept = &kept;
+        loss.threads = threads;
+        return functions<T>().loss(loss);
+    });
+    if (failure) return *failure;
+    return nb::make_tuple(value, kept);
 }
 
 void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_t samples, double size,
@@ -180,32 +142,29 @@ void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_
               uintptr_t samples_seen) {
     demand(mu && k && threshold && seen && share && samples_seen,
            "the averages and what they take in must have memory");
-    auto run = [&](auto zero) {
+    auto add = [&](auto zero) {
         using T = decltype(zero);
         Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(samples_seen)}.add(
             pointer<const double>(mu), pointer<const double>(k), classes, samples, size, least, with_share);
     };
-    if (is_double) run(0.0);
-    else run(0.0f);
+    if (is_double) add(0.0);
+    else add(0.0f);
 }
 
 // One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums,
 // grad, hess.
-template <class T>
-Result objective_t(int step, const Sizes& sizes, const std::vector<uintptr_t>& a, int threads) {
-    return functions<T>().objective(
-        {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3], pointer<const T>(a[0]),
-         pointer<const float>(a[1]), pointer<const float>(a[2]), pointer<const double>(a[3]),
-         pointer<const double>(a[4]), pointer<const double>(a[5]), pointer<const double>(a[6]),
-         pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]),
-         pointer<float>(a[10]), pointer<float>(a[11]), threads});
-}
-
-Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& addresses,
+Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& a,
                     int threads) {
-    demand(sizes.size() == 4 && addresses.size() == 12, "expected four sizes and twelve addresses");
-    auto run = is_double ? objective_t<double> : objective_t<float>;
-    return tell(without_gil([&] { return run(step, sizes, addresses, threads); }));
+    demand(sizes.size() == 4 && a.size() == 12, "expected four sizes and twelve addresses");
+    return run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        return functions<T>().objective(
+            {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3], pointer<const T>(a[0]),
+             pointer<const float>(a[1]), pointer<const float>(a[2]), pointer<const double>(a[3]),
+             pointer<const double>(a[4]), pointer<const double>(a[5]), pointer<const double>(a[6]),
+             pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]),
+             pointer<float>(a[10]), pointer<float>(a[11]), threads});
+    });
 }
 
 // On addresses, where checks of views would cost more than small problems take.

@@ -12,14 +12,15 @@ inline PerEntry per_entry(const Numbers& array, int64_t rows, int64_t n, const c
     return {pointer<const double>(aligned(array, name)), r == 1 ? 0 : e, e == 1 ? 0 : 1};
 }
 
-template <class T>
-Answer box_t(int64_t rows, int64_t n, PerSlice total, PerSlice tau, const PerEntry (&entries)[3],
-             bool at_most, uintptr_t x, uintptr_t y, uintptr_t mu, int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(y, rows * n);
+inline Answer run_box(bool is_double, int64_t rows, int64_t n, PerSlice total, PerSlice tau,
+                      const PerEntry (&entries)[3], bool at_most, uintptr_t x, uintptr_t y, uintptr_t mu,
+                      int threads) {
+    return run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        T* room = on_large_pages(pointer<T>(y), rows * n);
         return functions<T>().box({rows, n, total, tau, entries[0], entries[1], entries[2], at_most,
                                    pointer<const T>(x), room, pointer<double>(mu), threads});
-    }));
+    });
 }
 
 inline Answer box(const Array& x, const Output& y, const Doubles& mu, const Numbers& total,
@@ -32,12 +33,11 @@ inline Answer box(const Array& x, const Output& y, const Doubles& mu, const Numb
     auto each = [&](const Numbers& v, const char* name) {
         return per_slice(numbers(std::optional<Numbers>(v), rows, name, "row"), 0);
     };
-    auto run = is_double(x) ? box_t<double> : box_t<float>;
-    return run(rows, n, each(total, "total"), each(tau, "tau"),
-               {per_entry(lower, rows, n, "lower"), per_entry(upper, rows, n, "upper"),
-                per_entry(weight, rows, n, "weight")},
-               at_most, aligned(x, "x"), lying_as(y, x, "y", true),
-               numbers(std::optional<Doubles>(mu), rows, "mu", "row"), threads);
+    return run_box(is_double(x), rows, n, each(total, "total"), each(tau, "tau"),
+                   {per_entry(lower, rows, n, "lower"), per_entry(upper, rows, n, "upper"),
+                    per_entry(weight, rows, n, "weight")},
+                   at_most, aligned(x, "x"), lying_as(y, x, "y", true),
+                   numbers(std::optional<Doubles>(mu), rows, "mu", "row"), threads);
 }
 
 // On addresses. Those of total, tau, lower, upper and weight may be 0: then it is the number of that place in
@@ -70,34 +70,10 @@ inline Answer box_at(bool is_double, const Sizes& sizes, uintptr_t x, uintptr_t 
                      const std::vector<double>& numbers, bool at_most, int threads) {
     BoxGiven g(sizes, addresses, kinds, numbers);
     demand(((x && y) || g.rows * g.n == 0) && (mu || g.rows == 0), "x, y and mu must have memory");
-    auto run = is_double ? box_t<double> : box_t<float>;
-    return run(g.rows, g.n, g.total, g.tau, g.entries, at_most, x, y, mu, threads);
+    return run_box(is_double, g.rows, g.n, g.total, g.tau, g.entries, at_most, x, y, mu, threads);
 }
 
 // `outputs`: the gradients to x, lower, upper, weight, total and tau, or 0.
-template <class T>
-Answer box_backward_t(const BoxGiven& g, uintptr_t y, uintptr_t v, uintptr_t mu,
-                      const std::vector<uintptr_t>& out, bool at_most, int threads) {
-    BoxBackward<T> p{g.rows,
-                     g.n,
-                     g.tau,
-                     g.entries[0],
-                     g.entries[1],
-                     g.entries[2],
-                     at_most,
-                     pointer<const T>(y),
-                     pointer<const T>(v),
-                     pointer<const double>(mu),
-                     fresh<T>(out[0], g.rows * g.n),
-                     pointer<T>(out[1]),
-                     pointer<T>(out[2]),
-                     pointer<T>(out[3]),
-                     pointer<double>(out[4]),
-                     pointer<double>(out[5]),
-                     threads};
-    return tell(without_gil([&] { return functions<T>().box_backward(p); }));
-}
-
 inline Answer box_backward_at(bool is_double, const Sizes& sizes, uintptr_t y, uintptr_t v, uintptr_t mu,
                               const std::vector<uintptr_t>& addresses, const Sizes& kinds,
                               const std::vector<double>& numbers, const std::vector<uintptr_t>& outputs,
@@ -105,18 +81,20 @@ inline Answer box_backward_at(bool is_double, const Sizes& sizes, uintptr_t y, u
     BoxGiven g(sizes, addresses, kinds, numbers);
     demand(outputs.size() == 6, "expected six outputs");
     demand(((y && v) || g.rows * g.n == 0) && (mu || g.rows == 0), "y, v and mu must have memory");
-    auto run = is_double ? box_backward_t<double> : box_backward_t<float>;
-    return run(g, y, v, mu, outputs, at_most, threads);
-}
-
-template <class T>
-Answer segments_t(int64_t rows, int64_t size, const int64_t* offsets, PerSlice k, PerSlice tau, uintptr_t x,
-                  uintptr_t v, uintptr_t y, uintptr_t grad_k, uintptr_t grad_tau, int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(y, size);
-        return functions<T>().segments({rows, size, offsets, k, tau, pointer<const T>(x), pointer<const T>(v),
-                                        room, pointer<double>(grad_k), pointer<double>(grad_tau), threads});
-    }));
+    return run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        BoxBackward<T> p{};
+        p.rows = g.rows, p.n = g.n, p.tau = g.tau;
+        p.lower = g.entries[0], p.upper = g.entries[1], p.weight = g.entries[2];
+        p.at_most = at_most;
+        p.y = pointer<const T>(y), p.v = pointer<const T>(v), p.mu = pointer<const double>(mu);
+        p.grad = on_large_pages(pointer<T>(outputs[0]), g.rows * g.n);
+        p.to_lower = pointer<T>(outputs[1]), p.to_upper = pointer<T>(outputs[2]);
+        p.to_weight = pointer<T>(outputs[3]);
+        p.to_total = pointer<double>(outputs[4]), p.to_tau = pointer<double>(outputs[5]);
+        p.threads = threads;
+        return functions<T>().box_backward(p);
+    });
 }
 
 // Without v the projection of x into y; with v, x is the projection and its gradients are written.
@@ -129,37 +107,34 @@ inline Answer segments(const Array& x, const Labels& offsets, double k, double t
     demand(offsets.size() > 0, "offsets must have one number more than there are rows");
     demand(y || v, "y must be given");
     int64_t rows = static_cast<int64_t>(offsets.size()) - 1, size = static_cast<int64_t>(x.size());
-    auto run = is_double(x) ? segments_t<double> : segments_t<float>;
-    return run(rows, size, pointer<const int64_t>(aligned(offsets, "offsets")),
-               per_slice(numbers(ks, rows, "ks", "row"), k),
-               per_slice(numbers(taus, rows, "taus", "row"), tau), aligned(x, "x"),
-               v ? lying_as(*v, x, "v", false) : 0, y ? lying_as(*y, x, "y", true) : 0,
-               numbers(grad_k, rows, "grad_k", "row"), numbers(grad_tau, rows, "grad_tau", "row"), threads);
-}
-
-template <class T>
-Answer coactive_t(const Array& v, double low, double high, uintptr_t sums, uintptr_t matrix, int threads) {
-    Sizes n = shape_of(v);
-    Coactive<T> c{n[0],
-                  n[1],
-                  pointer<const T>(aligned(v, "v")),
-                  low,
-                  high,
-                  pointer<double>(sums),
-                  pointer<double>(matrix),
-                  threads};
-    return tell(without_gil([&] { return functions<T>().coactive(c); }));
+    auto each = [&](const auto& v, const char* name) { return numbers(v, rows, name, "row"); };
+    const int64_t* ends = pointer<const int64_t>(aligned(offsets, "offsets"));
+    PerSlice own_k = per_slice(each(ks, "ks"), k), own_tau = per_slice(each(taus, "taus"), tau);
+    uintptr_t from = aligned(x, "x"), pull = v ? lying_as(*v, x, "v", false) : 0,
+              to = y ? lying_as(*y, x, "y", true) : 0;
+    double *to_k = pointer<double>(each(grad_k, "grad_k")),
+           *to_tau = pointer<double>(each(grad_tau, "grad_tau"));
+    return run(is_double(x), [&](auto zero) {
+        using T = decltype(zero);
+        T* room = on_large_pages(pointer<T>(to), size);
+        return functions<T>().segments({rows, size, ends, own_k, own_tau, pointer<const T>(from),
+                                        pointer<const T>(pull), room, to_k, to_tau, threads});
+    });
 }
 
 inline Answer coactive(const Array& v, double low, double high, const std::optional<Doubles>& sums,
                        const std::optional<Doubles>& matrix, int threads) {
     demand(v.ndim() == 2, "v must have two dims");
-    int64_t n = shape_of(v)[1];
-    demand(v.size() == 0 || (strides_of(v)[1] == 1 && (v.shape(0) == 1 || strides_of(v)[0] == n)),
+    int64_t rows = shape_of(v)[0], n = shape_of(v)[1];
+    demand(v.size() == 0 || (strides_of(v)[1] == 1 && (rows == 1 || strides_of(v)[0] == n)),
            "v must be rows one after the other");
-    auto run = is_double(v) ? coactive_t<double> : coactive_t<float>;
-    return run(v, low, high, numbers(sums, n, "sums", "column"),
-               numbers(matrix, n * n, "matrix", "pair of columns"), threads);
+    uintptr_t from = aligned(v, "v");
+    double *out = pointer<double>(numbers(sums, n, "sums", "column")),
+           *pairs = pointer<double>(numbers(matrix, n * n, "matrix", "pair of columns"));
+    return run(is_double(v), [&](auto zero) {
+        using T = decltype(zero);
+        return functions<T>().coactive({rows, n, pointer<const T>(from), low, high, out, pairs, threads});
+    });
 }
 
 inline void define_budgets(nb::module_& m) {

@@ -39,10 +39,10 @@ Result without_gil(F f) {
     return result;
 }
 
-template <class T>
-const Functions<T>& functions() {
-    if constexpr (sizeof(T) == 4) return variant().f32;
-    else return variant().f64;
+// A call of the kernel, in double or in single precision: f is given a zero for its type.
+template <class F>
+Answer run(bool is_double, F f) {
+    return tell(without_gil([&] { return is_double ? f(0.0) : f(0.0f); }));
 }
 
 template <class T>
@@ -50,35 +50,27 @@ T* pointer(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// Large pages under a large fresh output.
-template <class T>
-T* fresh(uintptr_t address, int64_t entries) {
-    int64_t bytes = entries * static_cast<int64_t>(sizeof(T));
-    if (address && bytes >= (4 << 20)) advise_large_pages(pointer<void>(address), bytes);
-    return pointer<T>(address);
-}
-
 inline PerSlice per_slice(uintptr_t address, double scalar) {
     return {pointer<const double>(address), scalar};
 }
 
-template <class T>
-Answer project_t(const Layout& l, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y, uintptr_t mu,
-                 int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(y, l.slices() * l.n);
+inline Answer run_project(bool is_double, const Layout& l, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y,
+                          uintptr_t mu, int threads) {
+    return run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        T* room = on_large_pages(pointer<T>(y), l.slices() * l.n);
         return functions<T>().project({l, k, tau, pointer<const T>(x), room, pointer<double>(mu), threads});
-    }));
+    });
 }
 
-template <class T>
-Answer backward_t(const Layout& l, PerSlice tau, uintptr_t y, uintptr_t v, uintptr_t grad, uintptr_t grad_k,
-                  uintptr_t grad_tau, int threads) {
-    return tell(without_gil([&] {
-        T* room = fresh<T>(grad, l.slices() * l.n);
+inline Answer run_backward(bool is_double, const Layout& l, PerSlice tau, uintptr_t y, uintptr_t v,
+                           uintptr_t grad, uintptr_t grad_k, uintptr_t grad_tau, int threads) {
+    return run(is_double, [&](auto zero) {
+        using T = decltype(zero);
+        T* room = on_large_pages(pointer<T>(grad), l.slices() * l.n);
         return functions<T>().backward({l, tau, pointer<const T>(y), pointer<const T>(v), room,
                                         pointer<double>(grad_k), pointer<double>(grad_tau), threads});
-    }));
+    });
 }
 
 }    // namespace hs

@@ -231,6 +231,12 @@ struct Variant {
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.
 const Variant& variant();
 
+template <class T>
+const Functions<T>& functions(const Variant& v = variant()) {
+    if constexpr (sizeof(T) == 4) return v.f32;
+    else return v.f64;
+}
+
 constexpr int most_threads = 64;
 
 // Runs work(context, block) once for each of `blocks` blocks, by the caller and up to `threads` - 1 others.
@@ -245,8 +251,15 @@ struct Failure {
     void add(const Result& other);
 };
 
-// Asks the system for large pages under a fresh output array: page faults would cost more than the
-// arithmetic.
 void advise_large_pages(void* address, int64_t bytes);
+
+// Asks the system for large pages under a large fresh output array: page faults would cost more than the
+// arithmetic.
+template <class T>
+T* on_large_pages(T* output, int64_t entries) {
+    int64_t bytes = entries * static_cast<int64_t>(sizeof(T));
+    if (output && bytes >= (4 << 20)) advise_large_pages(output, bytes);
+    return output;
+}
 
 }    // namespace hs

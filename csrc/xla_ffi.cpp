@@ -65,12 +65,6 @@ PerSlice per_slice(const std::vector<double>& values) {
     return {values.data(), 0};
 }
 
-template <class T>
-const Functions<T>& functions() {
-    if constexpr (sizeof(T) == 4) return variant().f32;
-    else return variant().f64;
-}
-
 // Attributes come in the order of their names: at_most, if there is one, then threads.
 int attribute(const Frame& frame, int64_t i) {
     return *static_cast<const int32_t*>(frame.attributes.items[i]->value);
@@ -78,10 +72,10 @@ int attribute(const Frame& frame, int64_t i) {
 
 int threads_of(const Frame& frame) { return attribute(frame, frame.attributes.count - 1); }
 
+// The first result, which has the size of the first argument.
 template <class T>
-void advise(const Layout& layout, T* output) {
-    int64_t bytes = layout.slices() * layout.n * static_cast<int64_t>(sizeof(T));
-    if (bytes >= (4 << 20)) advise_large_pages(output, bytes);
+T* output(const Frame& frame) {
+    return on_large_pages(data<T>(frame.results, 0), size_of(*frame.results.items[0]));
 }
 
 bool solvable(double k, double tau, int64_t n) {
@@ -121,10 +115,9 @@ Error* project(const Frame& frame) {
     p.k = per_slice(k);
     p.tau = per_slice(tau);
     p.x = data<const T>(in, 0);
-    p.y = data<T>(frame.results, 0);
+    p.y = output<T>(frame);
     p.mu = mu.data();
     p.threads = threads_of(frame);
-    advise(layout, p.y);
     Status status = functions<T>().project(p).status;
     if (status == Status::no_memory)
         return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
@@ -147,9 +140,8 @@ Error* centered(const Frame& frame) {
     p.tau = per_slice(tau);
     p.y = data<const T>(frame.arguments, 0);
     p.v = data<const T>(frame.arguments, 1);
-    p.grad = data<T>(frame.results, 0);
+    p.grad = output<T>(frame);
     p.threads = threads_of(frame);
-    advise(p.layout, p.grad);
     if (functions<T>().backward(p).status == Status::no_memory)
         return fail(frame, resource_exhausted, "hypersimplex: no memory for the gradient");
     return nullptr;
@@ -199,10 +191,9 @@ Error* box(const Frame& frame) {
              per_entry<T>(*in.items[5]),
              attribute(frame, 0) != 0,
              data<const T>(in, 0),
-             data<T>(frame.results, 0),
+             output<T>(frame),
              mu.data(),
              threads_of(frame)};
-    advise(layout, p.y);
     Status status = functions<T>().box(p).status;
     if (status == Status::no_memory)
         return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
@@ -226,9 +217,8 @@ Error* box_centered(const Frame& frame) {
     p.at_most = attribute(frame, 0) != 0;
     p.v = data<const T>(in, 0), p.y = data<const T>(in, 1);
     p.mu = mu.data();
-    p.grad = data<T>(frame.results, 0);
+    p.grad = output<T>(frame);
     p.threads = threads_of(frame);
-    advise(layout, p.grad);
     functions<T>().box_backward(p);
     return nullptr;
 }

@@ -25,10 +25,4 @@ inline void check_near(double got, double expected, double tolerance, const char
 template <class T>
 constexpr double eps = static_cast<double>(std::numeric_limits<T>::epsilon());
 
-template <class T>
-const Functions<T>& functions(const Variant& v) {
-    if constexpr (sizeof(T) == 4) return v.f32;
-    else return v.f64;
-}
-
 }    // namespace hs
