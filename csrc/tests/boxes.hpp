@@ -49,10 +49,10 @@ inline BoxProblem random_box(int64_t n, Random& random, bool single) {
     BoxProblem p;
     double least = 0, most = 0;
     for (int64_t i = 0; i < n; ++i) {
+        auto number = [&](double v) { return single ? static_cast<double>(static_cast<float>(v)) : v; };
         double x = std::normal_distribution<double>()(random);
         if (uniform(random) < 0.05) x = -inf;
-        p.x.push_back(single ? static_cast<double>(static_cast<float>(x)) : x);
-        auto number = [&](double v) { return single ? static_cast<double>(static_cast<float>(v)) : v; };
+        p.x.push_back(number(x));
         p.lower.push_back(number(-uniform(random)));
         p.upper.push_back(number(uniform(random)));
         p.weight.push_back(number(0.5 + uniform(random)));
@@ -97,18 +97,9 @@ struct Boxes {
             if (sizeof(T) == 4) entries[k] = {nullptr, n, 1, narrow[k].data()};
             else entries[k] = {wide[k]->data(), n, 1};
         }
-        Result result = functions<T>(v).box({rows,
-                                             n,
-                                             {total.data(), 0},
-                                             {tau.data(), 0},
-                                             entries[0],
-                                             entries[1],
-                                             entries[2],
-                                             problems[0].at_most,
-                                             x.data(),
-                                             y.data(),
-                                             mu.data(),
-                                             threads});
+        PerSlice totals{total.data(), 0}, taus{tau.data(), 0};
+        Result result = functions<T>(v).box({rows, n, totals, taus, entries[0], entries[1], entries[2],
+                                             problems[0].at_most, x.data(), y.data(), mu.data(), threads});
         check(result.status == Status::ok, "status", static_cast<double>(result.status));
     }
 };
@@ -165,23 +156,14 @@ void check_gradients(const Variant& v, int64_t rows, int64_t n, int threads, Ran
     for (int64_t i = 0; i < rows * n; ++i) pull.push_back(static_cast<T>(2 * uniform(random) - 1));
     for (std::vector<T>& each : out) each.resize(pull.size());
     boxes.solve(v, threads);
-    BoxBackward<T> p{rows,
-                     n,
-                     {boxes.tau.data(), 0},
-                     {boxes.lower.data(), n, 1},
-                     {boxes.upper.data(), n, 1},
-                     {boxes.weight.data(), n, 1},
-                     boxes.problems[0].at_most,
-                     boxes.y.data(),
-                     pull.data(),
-                     boxes.mu.data(),
-                     out[0].data(),
-                     out[1].data(),
-                     out[2].data(),
-                     out[3].data(),
-                     to_total.data(),
-                     to_tau.data(),
-                     threads};
+    BoxBackward<T> p{};
+    p.rows = rows, p.n = n, p.at_most = boxes.problems[0].at_most, p.threads = threads;
+    p.tau = {boxes.tau.data(), 0};
+    p.lower = {boxes.lower.data(), n, 1}, p.upper = {boxes.upper.data(), n, 1};
+    p.weight = {boxes.weight.data(), n, 1};
+    p.y = boxes.y.data(), p.v = pull.data(), p.mu = boxes.mu.data();
+    p.grad = out[0].data(), p.to_lower = out[1].data(), p.to_upper = out[2].data();
+    p.to_weight = out[3].data(), p.to_total = to_total.data(), p.to_tau = to_tau.data();
     check(functions<T>(v).box_backward(p).status == Status::ok, "status");
     for (int64_t r = 0; r < rows; ++r) {
         size_t first = static_cast<size_t>(r * n), row = static_cast<size_t>(r);
@@ -215,45 +197,15 @@ void check_broadcast(const Variant& v) {
         every[1].push_back(upper[i / n]);
         every[2].push_back(weight[i % n]);
     }
-    const Functions<T>& f = functions<T>(v);
-    f.box({2,
-           n,
-           {total, 0},
-           {nullptr, 1},
-           {&lower, 0, 0},
-           {upper, 1, 0},
-           {weight, 0, 1},
-           false,
-           x.data(),
-           y.data(),
-           mu,
-           1});
-    f.box({2,
-           n,
-           {total, 0},
-           {nullptr, 1},
-           {every[0].data(), n, 1},
-           {every[1].data(), n, 1},
-           {every[2].data(), n, 1},
-           false,
-           x.data(),
-           full.data(),
-           mu,
-           1});
+    auto box = [&](PerSlice sum, PerEntry l, PerEntry u, PerEntry w, std::vector<T>& to) {
+        PerSlice tau{nullptr, 1};
+        return functions<T>(v).box({2, n, sum, tau, l, u, w, false, x.data(), to.data(), mu, 2});
+    };
+    box({total, 0}, {&lower, 0, 0}, {upper, 1, 0}, {weight, 0, 1}, y);
+    box({total, 0}, {every[0].data(), n, 1}, {every[1].data(), n, 1}, {every[2].data(), n, 1}, full);
     for (size_t i = 0; i < 14; ++i) check(y[i] == full[i], "broadcast", static_cast<double>(y[i]));
     auto refused = [&](double l, double u, double w, double all, Status status) {
-        Result r = f.box({2,
-                          n,
-                          {nullptr, all},
-                          {nullptr, 1},
-                          {&l, 0, 0},
-                          {&u, 0, 0},
-                          {&w, 0, 0},
-                          false,
-                          x.data(),
-                          y.data(),
-                          mu,
-                          2});
+        Result r = box({nullptr, all}, {&l, 0, 0}, {&u, 0, 0}, {&w, 0, 0}, y);
         check(r.status == status && r.slice == 0, "refusal", static_cast<double>(r.status));
     };
     refused(1, 0, 1, 0, Status::bad_bounds);

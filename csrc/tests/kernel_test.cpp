@@ -67,15 +67,13 @@ void check_backward(const Functions<T>& f, const Problem<T>& p, int threads, Ran
     PerSlice tau{p.tau.data(), 0};
     f.project({l, {p.k.data(), 0}, tau, p.x.data(), y.data(), nullptr, threads});
     for (T& e : v) e = static_cast<T>(std::normal_distribution<double>()(random));
-    check(f.backward({l, tau, y.data(), v.data(), grad.data(), to_k.data(), to_tau.data(), threads}).status ==
-              Status::ok,
-          "status");
-    check(f.backward({l, tau, y.data(), v.data(), alone.data(), nullptr, nullptr, threads}).status ==
-              Status::ok,
-          "status");
-    check(
-        f.backward({l, tau, y.data(), v.data(), nullptr, to_k.data(), nullptr, threads}).status == Status::ok,
-        "status");
+    auto run = [&](T* to_x, double* k, double* own_tau) {
+        Backward<T> problem{l, tau, y.data(), v.data(), to_x, k, own_tau, threads};
+        check(f.backward(problem).status == Status::ok, "status");
+    };
+    run(grad.data(), to_k.data(), to_tau.data());
+    run(alone.data(), nullptr, nullptr);
+    run(nullptr, to_k.data(), nullptr);
     for (size_t s = 0; s < to_k.size(); ++s) {
         int64_t slice = static_cast<int64_t>(s);
         reference::Gradients expected = reference::backward(p.slice(y, slice), p.slice(v, slice), p.tau[s]);
@@ -188,6 +186,18 @@ void test_refusals(const Variant& v) {
     }
 }
 
+template <class T>
+void test_all(const Variant& v, bool everything) {
+    if (everything) {
+        test_everywhere<T>(v);
+        test_threads<T>(v);
+        test_refusals<T>(v);
+        losses::test_all<T>(v);
+        budgets::test_all<T>(v);
+    }
+    threads::test_all<T>(v);
+}
+
 }    // namespace
 
 // With an argument, only the tests of threads: those are what ThreadSanitizer is for.
@@ -198,20 +208,8 @@ int main(int arguments, char**) {
             std::printf("%s: not supported by this processor\n", v->name);
             continue;
         }
-        if (arguments == 1) {
-            test_everywhere<float>(*v);
-            test_everywhere<double>(*v);
-            test_threads<float>(*v);
-            test_threads<double>(*v);
-            test_refusals<float>(*v);
-            test_refusals<double>(*v);
-            losses::test_all<float>(*v);
-            losses::test_all<double>(*v);
-            budgets::test_all<float>(*v);
-            budgets::test_all<double>(*v);
-        }
-        threads::test_all<float>(*v);
-        threads::test_all<double>(*v);
+        test_all<float>(*v, arguments == 1);
+        test_all<double>(*v, arguments == 1);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
     return failures != 0;

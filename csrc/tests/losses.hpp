@@ -8,6 +8,19 @@
 
 namespace hs::losses {
 
+// The mean loss of rows of classes, with a weight of 2 and a tau of 1.
+template <class T>
+Loss<T> batch(int64_t samples, int64_t classes, const T* x, const int64_t* labels, int threads) {
+    Loss<T> p{};
+    p.samples = samples, p.classes = classes, p.positions = 1;
+    p.sample_stride = classes, p.class_stride = 1, p.position_stride = 1;
+    p.x = x, p.labels = labels, p.ignored = -100;
+    p.tau = {nullptr, 1}, p.weight = {nullptr, 2};
+    p.mean = true;
+    p.threads = threads;
+    return p;
+}
+
 template <class T>
 struct Batch {
     int64_t samples, classes, threads;
@@ -34,27 +47,10 @@ struct Batch {
     static size_t size(int64_t n) { return static_cast<size_t>(n); }
 
     Loss<T> problem(T* grad, double* mu, double* k, double* loss, int64_t* kept) const {
-        return {samples,
-                classes,
-                1,
-                classes,
-                1,
-                1,
-                x.data(),
-                labels.data(),
-                -100,
-                nullptr,
-                nullptr,
-                false,
-                {nullptr, tau},
-                {nullptr, 2.0},
-                true,
-                grad,
-                mu,
-                k,
-                loss,
-                kept,
-                static_cast<int>(threads)};
+        Loss<T> p = batch(samples, classes, x.data(), labels.data(), static_cast<int>(threads));
+        p.tau.scalar = tau;
+        p.grad = grad, p.mu = mu, p.k_used = k, p.loss = loss, p.kept = kept;
+        return p;
     }
 };
 

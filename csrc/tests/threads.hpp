@@ -34,14 +34,16 @@ struct Given {
 template <class T>
 struct Entries {
     static constexpr int64_t n = Given<T>::n, classes = 2, most = 4096;    // slices at most
+    static constexpr PerSlice one{nullptr, 1};
+    const Functions<T>& f;
     const Given<T>& given;
     std::vector<T> y, grad;
     std::vector<float> small_grad, hess;
     std::vector<double> numbers;
     int64_t kept = 0;
 
-    explicit Entries(const Given<T>& all)
-        : given(all), y(n), grad(2 * n), small_grad(n), hess(n), numbers(3 * most) {}
+    Entries(const Functions<T>& table, const Given<T>& all)
+        : f(table), given(all), y(n), grad(2 * n), small_grad(n), hess(n), numbers(3 * most) {}
 
     bool same_bits(const Entries& other) const {
         auto same = [](const auto& a, const auto& b) {
@@ -51,58 +53,28 @@ struct Entries {
                same(hess, other.hess) && same(numbers, other.numbers) && kept == other.kept;
     }
 
-    void project(const Functions<T>& f, Layout l, int threads) {
-        f.project({l,
-                   {nullptr, 0.3 * static_cast<double>(l.n)},
-                   {nullptr, 1},
-                   given.x.data(),
-                   y.data(),
-                   numbers.data(),
-                   threads});
+    void project(Layout l, int threads) {
+        PerSlice k{nullptr, 0.3 * static_cast<double>(l.n)};
+        f.project({l, k, one, given.x.data(), y.data(), numbers.data(), threads});
     }
-    void backward(const Functions<T>& f, Layout l, int threads) {
-        project(f, l, threads);
-        f.backward({l,
-                    {nullptr, 1},
-                    y.data(),
-                    given.v.data(),
-                    grad.data(),
-                    numbers.data() + most,
-                    numbers.data() + 2 * most,
-                    threads});
+    void backward(Layout l, int threads) {
+        project(l, threads);
+        double *to_k = numbers.data() + most, *to_tau = to_k + most;
+        f.backward({l, one, y.data(), given.v.data(), grad.data(), to_k, to_tau, threads});
     }
-    void binary(const Functions<T>& f, Layout l, int threads) {
+    void binary(Layout l, int threads) {
         double k = std::floor(0.3 * static_cast<double>(l.n));
         f.binary({l, {nullptr, k}, given.x.data(), y.data(), threads});
     }
     Loss<T> batch(int64_t c, bool by_row, double* mu, int threads) {
-        int64_t samples = n / c;
-        return {samples,
-                c,
-                1,
-                by_row ? c : 1,
-                by_row ? 1 : samples,
-                1,
-                given.x.data(),
-                given.labels.data(),
-                -100,
-                nullptr,
-                nullptr,
-                false,
-                {nullptr, 1},
-                {nullptr, 2},
-                true,
-                grad.data(),
-                mu,
-                numbers.data() + most,
-                numbers.data() + 2 * most,
-                &kept,
-                threads};
+        Loss<T> p = losses::batch(n / c, c, given.x.data(), given.labels.data(), threads);
+        if (!by_row) p.sample_stride = 1, p.class_stride = p.samples;
+        p.grad = grad.data(), p.mu = mu;
+        p.k_used = numbers.data() + most, p.loss = numbers.data() + 2 * most, p.kept = &kept;
+        return p;
     }
-    void loss(const Functions<T>& f, int64_t c, bool by_row, int threads) {
-        f.loss(batch(c, by_row, numbers.data(), threads));
-    }
-    void loss_at(const Functions<T>& f, bool with_grad, int threads) {
+    void loss(int64_t c, bool by_row, int threads) { f.loss(batch(c, by_row, numbers.data(), threads)); }
+    void loss_at(bool with_grad, int threads) {
         double mu[classes] = {0.1, -0.2}, low[classes] = {}, mean[classes] = {0.01, 0.02},
                sums[loss_sums * classes];
         Loss<T> part = batch(classes, true, mu, threads);
@@ -110,7 +82,7 @@ struct Entries {
         f.loss_at({part, low, mean, with_grad ? nullptr : sums});
         for (int i = 0; !with_grad && i < loss_sums * classes; ++i) numbers[static_cast<size_t>(i)] = sums[i];
     }
-    void objective(const Functions<T>& f, ObjectiveStep step, bool weighted, int threads) {
+    void objective(ObjectiveStep step, bool weighted, int threads) {
         double mu = 0.1, tau = 0.8, mean = 0.05, on = 1.5, off = 0.25;
         const float* weight = weighted ? given.weights.data() : nullptr;
         f.objective({step, n, 1, n, n, given.x.data(), given.targets.data(), weight, &mu, &tau, &mean, &on,
@@ -122,43 +94,42 @@ template <class T>
 using Call = std::function<void(Entries<T>&, int threads)>;
 
 template <class T>
-std::vector<std::pair<std::string, Call<T>>> calls(const Functions<T>& f) {
+std::vector<std::pair<std::string, Call<T>>> calls() {
     constexpr int64_t n = Entries<T>::n;
     // The last but one is too long to be transposed, the last is not.
     Layout row{1, n, 1, n, 1, 0}, rows{2, n / 2, 1, n / 2, 1, 0}, short_rows{4000, 64, 1, 64, 1, 0};
     Layout apart{1, n / 2, 1, 0, 2, 2}, narrow{1, n / 2, 2, 0, 2, 1}, wide{1, n / 16, 16, 0, 16, 1},
         transposed{1, 1000, 250, 0, 250, 1};
     std::vector<std::pair<std::string, Call<T>>> all;
-    auto add = [&](const char* name, Call<T> call) { all.push_back({name, std::move(call)}); };
+    auto add = [&](const std::string& name, Call<T> call) { all.push_back({name, std::move(call)}); };
     for (Layout l : {row, rows, short_rows, apart, narrow, wide, transposed}) {
         std::string shape = std::to_string(l.n) + " x " + std::to_string(l.slices());
-        add(("project " + shape).c_str(), [=, &f](Entries<T>& e, int threads) { e.project(f, l, threads); });
-        add(("backward " + shape).c_str(),
-            [=, &f](Entries<T>& e, int threads) { e.backward(f, l, threads); });
+        add("project " + shape, [=](Entries<T>& e, int threads) { e.project(l, threads); });
+        add("backward " + shape, [=](Entries<T>& e, int threads) { e.backward(l, threads); });
     }
     for (Layout l : {rows, short_rows})
-        add("binary", [=, &f](Entries<T>& e, int threads) { e.binary(f, l, threads); });
+        add("binary", [=](Entries<T>& e, int threads) { e.binary(l, threads); });
     for (int64_t c : {1, 2, 64})
         for (bool by_row : {true, false})
-            add((std::string("loss of ") + (by_row ? "rows of " : "columns, ") + std::to_string(c)).c_str(),
-                [=, &f](Entries<T>& e, int threads) { e.loss(f, c, by_row, threads); });
+            add((by_row ? "loss of rows of " : "loss of columns, ") + std::to_string(c),
+                [=](Entries<T>& e, int threads) { e.loss(c, by_row, threads); });
     for (bool grad : {false, true})
-        add("loss at thresholds", [=, &f](Entries<T>& e, int threads) { e.loss_at(f, grad, threads); });
+        add("loss at thresholds", [=](Entries<T>& e, int threads) { e.loss_at(grad, threads); });
     for (ObjectiveStep step :
          {ObjectiveStep::count, ObjectiveStep::sums, ObjectiveStep::gap, ObjectiveStep::write})
         for (bool weighted : {false, true})
-            add("objective",
-                [=, &f](Entries<T>& e, int threads) { e.objective(f, step, weighted, threads); });
+            add("objective", [=](Entries<T>& e, int threads) { e.objective(step, weighted, threads); });
     return all;
 }
 
 template <class T>
 void test_all(const Variant& v) {
     const Given<T> given;
-    for (const auto& [name, call] : calls<T>(functions<T>(v))) {
+    const Functions<T>& f = functions<T>(v);
+    for (const auto& [name, call] : calls<T>()) {
         context =
             std::string(v.name) + ", " + name + " of " + std::to_string(sizeof(T)) + " bytes on threads";
-        Entries<T> alone(given), shared(given), first(given), second(given);
+        Entries<T> alone(f, given), shared(f, given), first(f, given), second(f, given);
         call(alone, 1);
         for (int threads : {2, 3, 5}) {
             call(shared, threads);
