@@ -109,7 +109,7 @@ def _prepare(
     if x.ndim == 0:
         raise ValueError("logits must have at least one dimension, got a scalar")
     if k is not None and prior is not None:
-        raise ValueError(f"k and prior must not both be given, got k={k} and prior={prior}")
+        raise _checks.both_given(k, prior)
     shape = x.shape if x.ndim == 1 else x.shape[:-1]
     if given.shape != x.shape and given.shape != shape:
         raise ValueError(
@@ -187,8 +187,7 @@ def _check_numbers(k: Any, prior: Any, kept: Array | None, samples: int, axis_na
     if k is not None and is_known(k) and axis_name is None and (kept is None or is_known(kept)):
         samples = samples if kept is None else int(kept.sum())
         for bad in first_outside(k, samples):
-            rule = f"k must be between 0 and {samples} (the number of samples)"
-            raise ValueError(f"{rule}, got {_checks.plain_number(float(bad))}")
+            raise _checks.bad_count(float(bad), samples)
 
 
 def _counts(labels: Array, kept: Array | None, x: Array, size: Array, along: Along) -> Array:

@@ -20,7 +20,7 @@ from hypersimplex.jax._arguments import (
     tau_in_range,
     widened,
 )
-from hypersimplex.jax._project import project
+from hypersimplex.jax._primitives import project
 from hypersimplex.jax._search import middle_key, number_to_key
 
 

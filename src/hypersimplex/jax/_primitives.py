@@ -2,7 +2,8 @@
 
 Which of the two is decided when a program is lowered, since only then its devices are known. A program that is spread
 over devices keeps jnp, which XLA knows how to part, and so does one that is exported, which must run without this
-package. XLA calls the kernel through its foreign function interface.
+package. XLA calls the kernel through its foreign function interface. Derivatives of any order come from one custom_jvp
+rule.
 """
 
 import math
@@ -14,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -27,25 +29,58 @@ _project.multiple_results = True
 _centered = Primitive("hypersimplex_centered")
 
 
+@partial(jax.custom_jvp, nondiff_argnums=(4,))
 def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Array, Array]:
-    y, mu = _project.bind(x, k, k_low, tau, axis=along.axis)
+    """Return y and mu of every slice, mu with size 1 along the axis.
+
+    k, k_low and tau have x's dtype and rank, and are one number for each slice or one for all of them. k_low holds
+    what x's dtype rounds away from k, and carries no gradient. Bad values give NaN.
+    """
+    run = _plain.project if _is_spread(along) else _project.bind
+    y, mu = run(x, k, k_low, tau, along=along)
     return y, mu
 
 
+def _derivatives(along: Along, primals: Any, tangents: Any) -> Any:
+    """With A = {0 < y < 1}, |A| its size and all means over it:
+
+    dy  = (dx - mean dx)/tau - (y - mean y) dtau/tau + dk/|A|  on A, 0 elsewhere
+    dmu = mean dx - mean y dtau - tau dk/|A|
+
+    y here is the differentiable one, so differentiating the rule gives the next order.
+    """
+    x, k, k_low, tau = primals
+    dx, dk, _, dtau = tangents
+    y, mu = project(x, k, k_low, tau, along)
+    dy, dmu = jnp.zeros_like(y), jnp.zeros_like(mu)
+    # Terms of arguments that are not differentiated would cost as much as the others.
+    if not isinstance(dx, SymbolicZero):
+        dy, dmu = dy + centered(y, dx, tau, along), dmu + _plain.active_mean(y, dx, along)
+    if not isinstance(dtau, SymbolicZero):
+        dy, dmu = dy - centered(y, y, tau, along) * dtau, dmu - _plain.active_mean(y, y, along) * dtau
+    if not isinstance(dk, SymbolicZero):
+        # An empty A leaves mu where it is.
+        shared = _plain.active_mean(y, jnp.ones_like(y), along) * dk / _plain.active_count(y, along)
+        dy, dmu = dy + jnp.where(_plain.is_active(y), shared, 0 * jax.lax.stop_gradient(y)), dmu - tau * shared
+    return (y, mu), (dy, dmu)
+
+
+project.defjvp(_derivatives, symbolic_zeros=True)
+
+
 def centered(y: Array, v: Array, tau: Array, along: Along) -> Array:
-    out: Array = _centered.bind(y, v, tau, axis=along.axis)
+    run = _plain.centered if _is_spread(along) else _centered.bind
+    out: Array = run(y, v, tau, along=along)
     return out
 
 
-def _plain_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) -> tuple[Array, Array]:
-    return _plain.project(x, k, k_low, tau, Along(axis))
+def _is_spread(along: Along) -> bool:
+    """Whether slices are spread over devices, or the values here are one device's part under shard_map."""
+    return along.axis_name is not None or within_shard_map()
 
 
-def _plain_centered(y: Array, v: Array, tau: Array, *, axis: int) -> Array:
-    return _plain.centered(y, v, tau, Along(axis))
-
-
-def _kernel_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) -> tuple[Array, Array]:
+def _kernel_project(x: Array, k: Array, k_low: Array, tau: Array, *, along: Along) -> tuple[Array, Array]:
+    axis = along.axis
     folded, slices = _folded(x.shape, axis)
     out = tuple(jax.ShapeDtypeStruct(shape, x.dtype) for shape in (folded, slices))
     k = jnp.broadcast_to(k, np.broadcast_shapes(k.shape, k_low.shape))
@@ -54,10 +89,10 @@ def _kernel_project(x: Array, k: Array, k_low: Array, tau: Array, *, axis: int) 
     return y.reshape(x.shape), mu.reshape(_without(x.shape, axis))
 
 
-def _kernel_centered(y: Array, v: Array, tau: Array, *, axis: int) -> Array:
-    folded, _ = _folded(y.shape, axis)
+def _kernel_centered(y: Array, v: Array, tau: Array, *, along: Along) -> Array:
+    folded, _ = _folded(y.shape, along.axis)
     call = jax.ffi.ffi_call(_centered.name, jax.ShapeDtypeStruct(folded, y.dtype))
-    out = call(y.reshape(folded), v.reshape(folded), numbers(tau, y.shape, axis), threads=np.int32(threads()))
+    out = call(y.reshape(folded), v.reshape(folded), numbers(tau, y.shape, along.axis), threads=np.int32(threads()))
     return jnp.reshape(out, y.shape)
 
 
@@ -117,24 +152,24 @@ def _batched(primitive: Primitive, arrays: int, args: Any, dims: Any, **settings
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
     moved = [a[None] if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     whole = [jnp.broadcast_to(a, (size, *a.shape[1:])) for a in moved[:arrays]]
-    if "axis" in settings:
-        settings["axis"] += 1
+    if "along" in settings:
+        settings["along"] = Along(settings["along"].axis + 1)
     out = primitive.bind(*whole, *moved[arrays:], **settings)
     return (out, (0,) * len(out)) if primitive.multiple_results else (out, 0)
 
 
-def _centered_jvp(primals: Any, tangents: Any, *, axis: int) -> tuple[Array, Array]:
+def _centered_jvp(primals: Any, tangents: Any, *, along: Along) -> tuple[Array, Array]:
     """Linear in v; A does not move with y, but for jumps."""
     y, v, tau = primals
     _, dv, dtau = tangents
-    out = _centered.bind(y, v, tau, axis=axis)
-    dout = jnp.zeros_like(out) if isinstance(dv, ad.Zero) else _centered.bind(y, dv, tau, axis=axis)
+    out = _centered.bind(y, v, tau, along=along)
+    dout = jnp.zeros_like(out) if isinstance(dv, ad.Zero) else _centered.bind(y, dv, tau, along=along)
     return out, dout if isinstance(dtau, ad.Zero) else dout - out * (dtau / tau)
 
 
-def _centered_transpose(cotangent: Any, y: Any, v: Any, tau: Any, *, axis: int) -> Any:
+def _centered_transpose(cotangent: Any, y: Any, v: Any, tau: Any, *, along: Along) -> Any:
     """Symmetric."""
-    to_v = cotangent if isinstance(cotangent, ad.Zero) else _centered.bind(y, cotangent, tau, axis=axis)
+    to_v = cotangent if isinstance(cotangent, ad.Zero) else _centered.bind(y, cotangent, tau, along=along)
     return None, to_v, None
 
 
@@ -147,9 +182,9 @@ def define(primitive: Primitive, arrays: int, kernel: Callable[..., Any], plain:
     batching.primitive_batchers[primitive] = partial(_batched, primitive, arrays)
 
 
-define(_project, 1, _kernel_project, _plain_project)
-define(_centered, 2, _kernel_centered, _plain_centered)
-_project.def_abstract_eval(lambda x, k, k_low, tau, axis: (x, x.update(shape=_without(x.shape, axis))))
-_centered.def_abstract_eval(lambda y, v, tau, axis: y)
+define(_project, 1, _kernel_project, _plain.project)
+define(_centered, 2, _kernel_centered, _plain.centered)
+_project.def_abstract_eval(lambda x, k, k_low, tau, along: (x, x.update(shape=_without(x.shape, along.axis))))
+_centered.def_abstract_eval(lambda y, v, tau, along: y)
 ad.primitive_jvps[_centered] = _centered_jvp
 ad.primitive_transposes[_centered] = _centered_transpose

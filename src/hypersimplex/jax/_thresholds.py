@@ -1,6 +1,6 @@
 """The running threshold of every class, as a state that the caller holds: init, update, predict."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,7 +55,7 @@ def threshold_update(
         raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
     if is_known(samples) and not np.all(np.asarray(samples) >= 0):
         raise ValueError(f"samples must be at least 0, got {samples}")
-    old, classes = jnp.asarray(state.mu), _classes(state)
+    old, classes = jnp.asarray(state.mu), jnp.shape(state.mu)[-1]
     new, counts = (jnp.asarray(per_class(name, value, classes)) for name, value in (("mu", mu), ("k", k)))
     size = jnp.asarray(samples, state.seen.dtype)
     moves = (counts > 0) & (counts < size) & jnp.isfinite(new)
@@ -73,7 +73,7 @@ def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Ar
     >>> scores(jnp.array([[2.0, 2.0]]), ThresholdState(jnp.array([0.5, 1.0]), jnp.array([1, 1])))
     Array([[1.5, 1. ]], dtype=float32)
     """
-    x, classes = jnp.asarray(logits), _classes(state)
+    x, classes = jnp.asarray(logits), jnp.shape(state.mu)[-1]
     if not (x.shape[-1:] == (classes,) or (classes == 1 and x.ndim < 2)):
         raise ValueError(f"logits must have {classes} classes, got shape {x.shape}")
     if is_known(state.seen) and not np.any(np.asarray(state.seen)):
@@ -94,11 +94,6 @@ def predict(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0, *, m
            [ True,  True]], dtype=bool)
     """
     s = scores(logits, state, tau)
-    if multi_label or _classes(state) == 1:
+    if multi_label or jnp.shape(state.mu)[-1] == 1:
         return s > 0.5
     return jnp.argmax(s, -1)
-
-
-def _classes(state: ThresholdState) -> int:
-    shape: Any = jnp.shape(state.mu)
-    return int(shape[-1])
