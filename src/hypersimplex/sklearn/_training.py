@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
 
 from torch import Tensor, nn
 
-from hypersimplex.sklearn._weighted import thresholds, weighted_loss
+from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.torch import hypersimplex_loss
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
@@ -138,12 +138,12 @@ class Training:
 
     def _thresholds(self, x: Any, y: Array, weights: Any) -> Array:
         raw = self.raw(x)
-        return thresholds(_as_columns(y, raw.shape[1]), raw, weights, self.options.tau, self.options.prior)
+        return _find_thresholds(_as_columns(y, raw.shape[1]), raw, weights, self.options.tau, self.options.prior)
 
     def _loss(self, logits: Tensor, target: Tensor, weights: Tensor | None) -> Tensor:
         options = self.options
         if weights is not None:
-            return weighted_loss(logits, target, weights, options.tau, options.prior)
+            return _weighted_loss(logits, target, weights, options.tau, options.prior)
         return hypersimplex_loss(logits, target, prior=options.prior, tau=options.tau)
 
     def _targets(self, y: Array, weights: Any) -> tuple[Tensor, Tensor | None]:
@@ -179,3 +179,34 @@ def _widths(sizes: Any) -> list[int]:
 def _tensor(array: Array) -> Tensor:
     """Without a copy where PyTorch allows it: it wants arrays that may be written."""
     return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def _find_thresholds(target: Array, raw: Array, weights: Array | None, tau: Any, prior: Any) -> Array:
+    """The loss of all columns of raw scores. The target holds classes (n,), or 0 and 1 in one column per class."""
+    if target.ndim == 1:
+        return np.asarray(HyperSimplexObjective(tau, prior=prior).calibrate(target, raw, weights).threshold)
+    each = [np.broadcast_to(value, raw.shape[1:]) for value in (tau, prior)]
+    columns = zip(target.T, raw.T, *each, strict=True)
+    return np.concatenate(
+        [HyperSimplexObjective(t, prior=p).calibrate(y, x, weights).threshold for y, x, t, p in columns]
+    )
+
+
+def _weighted_loss(logits: Tensor, target: Tensor, weights: Tensor, tau: Any, prior: Any) -> Tensor:
+    """The mean loss where a row of weight w counts as w rows, in k as well.
+
+    The thresholds come from the boosting objective's search; their dependence on the logits is put back by hand: the
+    threshold moves with the weighted mean of the active logits.
+    """
+    labels, shown, given = (part.detach().cpu().numpy() for part in (target, logits, weights))
+    mu = torch.as_tensor(_find_thresholds(labels, shown, given, tau, prior), dtype=logits.dtype, device=logits.device)
+    tau = torch.as_tensor(tau, dtype=logits.dtype, device=logits.device)
+    scaled = (logits.detach() - mu) / tau
+    active = ((scaled > 0) & (scaled < 1)) * weights[:, None]
+    share = active / active.sum(0).clamp(min=torch.finfo(logits.dtype).tiny)
+    mu = mu + (share * (logits - logits.detach())).sum(0)
+    projected = ((logits - mu) / tau).clamp(0, 1)
+    if target.ndim == 1:
+        target = nn.functional.one_hot(target, logits.shape[1])
+    errors: Tensor = (projected - target).square().sum(1)
+    return (errors * weights).sum() / (2 * weights.sum())
