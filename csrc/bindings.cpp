@@ -147,19 +147,18 @@ void track_at(bool is_double, uintptr_t mu, uintptr_t k, int64_t classes, int64_
         Running<T>{pointer<T>(threshold), pointer<T>(seen), pointer<T>(share), pointer<T>(samples_seen)}.add(
             pointer<const double>(mu), pointer<const double>(k), classes, samples, size, least, with_share);
     };
-    if (is_double) add(0.0);
-    else add(0.0f);
+    is_double ? add(0.0) : add(0.0f);
 }
 
 // One step of a boosting objective. `addresses`: x, labels, weights, mu, tau, mean, on, off, skip, sums,
 // grad, hess.
 Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vector<uintptr_t>& a,
                     int threads) {
-    demand(sizes.size() == 4 && a.size() == 12, "expected four sizes and twelve addresses");
+    demand(sizes.size() == 3 && a.size() == 12, "expected three sizes and twelve addresses");
     return run(is_double, [&](auto zero) {
         using T = decltype(zero);
         return functions<T>().objective(
-            {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], sizes[3], pointer<const T>(a[0]),
+            {static_cast<ObjectiveStep>(step), sizes[0], sizes[1], sizes[2], pointer<const T>(a[0]),
              pointer<const float>(a[1]), pointer<const float>(a[2]), pointer<const double>(a[3]),
              pointer<const double>(a[4]), pointer<const double>(a[5]), pointer<const double>(a[6]),
              pointer<const double>(a[7]), pointer<const uint8_t>(a[8]), pointer<double>(a[9]),

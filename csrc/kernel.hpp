@@ -104,7 +104,7 @@ enum class ObjectiveStep : int { count, sums, gap, write };
 template <class T>
 struct Objective {
     ObjectiveStep step;
-    int64_t n, classes, stride, out_stride;    // a column is contiguous; the next one lies a stride further
+    int64_t n, classes, stride;    // a column of x is contiguous; the next one lies a stride further
     const T* x;
     const float* labels;     // may be null for sums
     const float* weights;    // may be null

@@ -95,7 +95,7 @@ template <class T, bool weighted, bool single>
 void write_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
     using Vec = typename Wide::Vec;
     const T* x = p.x + c * p.stride;
-    float *grad = p.grad + c * p.out_stride, *hess = p.hess + c * p.out_stride;
+    float *grad = p.grad + c * p.n, *hess = p.hess + c * p.n;
     double inverse = 1 / p.tau[c], on = p.on[c], off = p.off[c];
     Vec mu = Wide::splat(p.mu[c]), factor = Wide::splat(inverse), mean = Wide::splat(p.mean[c]),
         label = Wide::splat(static_cast<double>(c));
@@ -111,11 +111,8 @@ void write_rows(const Objective<T>& p, int64_t c, int64_t from, int64_t to) {
             g = g * w;
             h = h * w;
         }
-        double gs[together], hs[together];
-        Wide::store(gs, g);
-        Wide::store(hs, h);
-        for (int l = 0; l < together; ++l) grad[i + l] = static_cast<float>(gs[l]);
-        for (int l = 0; l < together; ++l) hess[i + l] = static_cast<float>(hs[l]);
+        store_wide(grad + i, g);
+        store_wide(hess + i, h);
     }
     for (; i < to; ++i) {
         double t = (static_cast<double>(x[i]) - p.mu[c]) * inverse,

@@ -150,36 +150,24 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
     for (float& v : weights) v = static_cast<float>(random() % 4);
     std::vector<double> mu(size(classes), 0.1), tau(size(classes), 0.8), mean(size(classes), 0.05),
         on(size(classes), 1.5), off(size(classes), 0.25), sums(size(5 * classes + 1));
-    Objective<T> p{ObjectiveStep::count,
-                   n,
-                   classes,
-                   n,
-                   n,
-                   x.data(),
-                   labels.data(),
-                   weighted ? weights.data() : nullptr,
-                   mu.data(),
-                   tau.data(),
-                   mean.data(),
-                   on.data(),
-                   off.data(),
-                   nullptr,
-                   sums.data(),
-                   grad.data(),
-                   hess.data(),
-                   threads};
+    auto run = [&](ObjectiveStep step, const char* what) {
+        const float* own = weighted ? weights.data() : nullptr;
+        Result result = f.objective({step, n, classes, n, x.data(), labels.data(), own, mu.data(), tau.data(),
+                                     mean.data(), on.data(), off.data(), nullptr, sums.data(), grad.data(),
+                                     hess.data(), threads});
+        check(result.status == Status::ok, what);
+    };
     auto weight = [&](int64_t i) { return weighted ? static_cast<double>(weights[size(i)]) : 1.0; };
     auto label = [&](int64_t c, int64_t i) {
         return static_cast<double>(labels[size(i)]) == static_cast<double>(classes == 1 ? 1 : c) ? 1.0 : 0.0;
     };
-    check(f.objective(p).status == Status::ok, "status of counts");
+    run(ObjectiveStep::count, "status of counts");
     for (int64_t c = 0; c < classes; ++c) {
         double count = 0;
         for (int64_t i = 0; i < n; ++i) count += weight(i) * label(c, i);
         check_near(sums[size(c)], count, 0, "weight of a class");
     }
-    p.step = ObjectiveStep::sums;
-    check(f.objective(p).status == Status::ok, "status of sums");
+    run(ObjectiveStep::sums, "status of sums");
     for (int64_t c = 0; c < classes; ++c) {
         double right[5] = {};
         for (int64_t i = 0; i < n; ++i) {
@@ -192,8 +180,7 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
         for (int j = 0; j < 5; ++j)
             check_near(sums[size(5 * c + j)], right[j], 1e-9 * (1 + right[j]), "sum of an objective");
     }
-    p.step = ObjectiveStep::write;
-    check(f.objective(p).status == Status::ok, "status of gradients");
+    run(ObjectiveStep::write, "status of gradients");
     for (int64_t c = 0; c < classes; ++c)
         for (int64_t i = 0; i < n; ++i) {
             double q = (static_cast<double>(x[size(c * n + i)]) - 0.1) / 0.8, w = weight(i);
@@ -203,8 +190,7 @@ void test_objective(const Functions<T>& f, int64_t n, int64_t classes, bool weig
             check_near(static_cast<double>(hess[size(c * n + i)]), w * (active ? 1.5 : 0.25), 1e-5,
                        "hessian of an objective");
         }
-    p.step = ObjectiveStep::gap;
-    check(f.objective(p).status == Status::ok, "status of gaps");
+    run(ObjectiveStep::gap, "status of gaps");
     for (int64_t c = 0; c < classes; ++c)
         check(sums[size(2 * c)] < sums[size(2 * c + 1)] || n == 0, "gap", sums[size(2 * c)],
               sums[size(2 * c + 1)]);

@@ -85,8 +85,8 @@ struct Entries {
     void objective(ObjectiveStep step, bool weighted, int threads) {
         double mu = 0.1, tau = 0.8, mean = 0.05, on = 1.5, off = 0.25;
         const float* weight = weighted ? given.weights.data() : nullptr;
-        f.objective({step, n, 1, n, n, given.x.data(), given.targets.data(), weight, &mu, &tau, &mean, &on,
-                     &off, nullptr, numbers.data(), small_grad.data(), hess.data(), threads});
+        f.objective({step, n, 1, n, given.x.data(), given.targets.data(), weight, &mu, &tau, &mean, &on, &off,
+                     nullptr, numbers.data(), small_grad.data(), hess.data(), threads});
     }
 };
 

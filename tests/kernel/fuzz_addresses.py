@@ -108,7 +108,7 @@ def objective(rng: random.Random, m: Memory) -> list[Any]:
     both = [m.take("f4", n * classes), m.take("f4", n * classes)]
     arrays = [m.normal(dtype, n * classes), labels, None, *each, None, m.take("f8", 5 * classes + 1), *both]
     addresses = [where(a) for a in arrays]
-    return [dtype == "f8", rng.choice([0, 1, 2, 3, 4, -1]), [n, classes, n, n], addresses, rng.choice([1, 2, 3])]
+    return [dtype == "f8", rng.choice([0, 1, 2, 3, 4, -1]), [n, classes, n], addresses, rng.choice([1, 2, 3])]
 
 
 def box_numbers(rng: random.Random, m: Memory, rows: int, n: int) -> list[Any]:

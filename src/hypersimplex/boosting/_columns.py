@@ -14,14 +14,8 @@ Doubles = NDArray[np.float64]
 
 COUNT, SUMS, GAP, WRITE = range(4)
 POSITIVE, SQUARE = 3, 4  # rows of sums, behind those of the search
-# What a step reads and writes beside scores, labels and weights, in the order in which the kernel takes it.
+# What steps read and write beside scores, labels and weights, in the order in which the kernel takes it.
 ARRAYS = ("mu", "tau", "mean", "on", "off", "skip", "sums", "grad", "hess")
-USED = {
-    COUNT: {"sums"},
-    SUMS: {"mu", "tau", "skip", "sums"},
-    GAP: {"mu", "tau", "sums"},
-    WRITE: {"mu", "tau", "mean", "on", "off", "grad", "hess"},
-}
 
 
 class Room:
@@ -70,15 +64,19 @@ class Columns:
             x = x.astype(np.float64)
         if x.strides[0] != x.itemsize or x.strides[1] % x.itemsize or not x.flags.aligned:
             x = np.asfortranarray(x) if x.strides[0] != x.itemsize else x.copy(order="F")
-        self.n, self.classes = x.shape
+        self.n, self.classes = n, classes = x.shape
         self.x = x
-        self.labels = one_each("y_true", labels, self.n)
-        self.weights = None if weights is None else one_each("sample_weight", weights, self.n)
-        n, classes = x.shape
+        self.labels = one_each("y_true", labels, n)
+        self.weights = None if weights is None else one_each("sample_weight", weights, n)
         row, each, rows = (np.float32, (n,)), (np.float64, (classes,)), (np.float32, (classes, n))
-        self.kinds = dict.fromkeys(ARRAYS, each) | {"skip": (np.bool_, (classes,)), "grad": rows, "hess": rows}
-        self.sizes = {COUNT: (classes + 1,), SUMS: (classes, 5), GAP: (classes, 2)}
-        self.steps = (n, classes, x.strides[1] // x.itemsize, n)
+        at = {"mu": each, "tau": each}
+        self.kinds: dict[int, dict[str, Any]] = {
+            COUNT: {"sums": (np.float64, (classes + 1,))},
+            SUMS: at | {"skip": (np.bool_, (classes,)), "sums": (np.float64, (classes, 5))},
+            GAP: at | {"sums": (np.float64, (classes, 2))},
+            WRITE: at | {"mean": each, "on": each, "off": each, "grad": rows, "hess": rows},
+        }
+        self.steps = (n, classes, x.strides[1] // x.itemsize)
         self.threads = threads() if most_threads is None else min(threads(), most_threads)
         weighted = 0 if self.weights is None else address("weights", self.weights, *row)
         self.places = (x.ctypes.data, address("labels", self.labels, *row), weighted)
@@ -135,15 +133,9 @@ class Columns:
     def run(self, step: int, with_labels: bool = True, **arrays: Array) -> _checks.Failure | None:
         """One step of the kernel. Every array it will read or write is looked at here, and nowhere else."""
         x, labels, weights = self.places
-        addresses = [x, labels if with_labels else 0, weights]
-        used = USED[step]
-        for name in ARRAYS:
-            if name not in used:
-                addresses.append(0)
-            elif name == "sums":
-                addresses.append(address(name, arrays.get(name), np.float64, self.sizes[step]))
-            else:
-                addresses.append(address(name, arrays.get(name), *self.kinds[name]))
+        kinds = self.kinds[step]
+        others = [address(name, arrays.get(name), *kinds[name]) if name in kinds else 0 for name in ARRAYS]
+        addresses = [x, labels if with_labels else 0, weights, *others]
         return _kernel.objective_at(self.x.dtype == np.float64, step, self.steps, addresses, self.threads)
 
     def _fail(self, failure: _checks.Failure) -> NoReturn:

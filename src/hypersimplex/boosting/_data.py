@@ -10,14 +10,14 @@ def is_dataset(value: Any) -> bool:
     return hasattr(value, "get_label") and hasattr(value, "get_weight")
 
 
-def unpack(first: Any, second: Any, weight: Any) -> tuple[Any, Any, Any]:
-    """Labels, scores and weights from (labels, scores, weights) or (scores, data set)."""
+def unpack(first: Any, second: Any, weight: Any) -> tuple[Any, Any, Any, Any]:
+    """Labels, scores, weights and data set from (labels, scores, weights) or (scores, data set)."""
     _refuse_machines()
     if not is_dataset(second):
-        return first, second, weight
+        return first, second, weight, None
     weight = second.get_weight()
     # XGBoost says "no weights" with an empty array.
-    return second.get_label(), first, weight if weight is not None and len(weight) > 0 else None
+    return second.get_label(), first, weight if weight is not None and len(weight) > 0 else None, second
 
 
 def copied_by_lightgbm() -> bool:

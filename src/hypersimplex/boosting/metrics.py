@@ -21,8 +21,7 @@ class _Metric:
         return self
 
     def measure(self, y_true: Any, y_pred: Any, sample_weight: Any) -> float:
-        data = y_pred if _data.is_dataset(y_pred) else None
-        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        y_true, y_pred, sample_weight, data = _data.unpack(y_true, y_pred, sample_weight)
         objective = self.objective._latest()
         if self.name == "error":
             return objective._error_rate(y_true, y_pred, sample_weight, data)

@@ -80,8 +80,7 @@ class HyperSimplexObjective:
     # LightGBM and XGBoost look at this signature to see whether they may pass weights.
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tuple[Array, Array]:
         """Return gradient and hessian, float32, shaped like y_pred. Also takes a booster's own (y_pred, data set)."""
-        data = y_pred if _data.is_dataset(y_pred) else None
-        y_true, y_pred, sample_weight = _data.unpack(y_true, y_pred, sample_weight)
+        y_true, y_pred, sample_weight, data = _data.unpack(y_true, y_pred, sample_weight)
         columns = Columns(y_pred, y_true, sample_weight, self._most_threads)
         solution, tau = self._solve(columns, everyone())
         self._set(solution.mu, data)
