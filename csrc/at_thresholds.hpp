@@ -20,14 +20,10 @@ struct LossAtTasks {
     const LossBatch<T>& batch;
     Tiles tiles;
     Blocks blocks;
-    double* parts;    // per block: what it adds to the sums
+    double* parts = nullptr;    // per block: what it adds to the sums
 
     LossAtTasks(const LossAt<T>& problem, const LossBatch<T>& b)
-        : a(problem),
-          batch(b),
-          tiles(a.loss.classes, most_classes_together),
-          blocks(b.n, tiles.width(0)),
-          parts(nullptr) {}
+        : a(problem), batch(b), tiles(a.loss.classes, most_classes_together), blocks(b.n, tiles.width(0)) {}
 
     int64_t number() const { return blocks.number * tiles.number; }
 
@@ -63,10 +59,8 @@ template <class T>
 Result loss_at(const LossAt<T>& a) {
     const Loss<T>& p = a.loss;
     LossBatch<T> batch(p);
-    Scratch<double> counts, parts;
-    if (!batch.take_memory() || !counts.take(p.classes)) return {Status::no_memory, 0, 0};
-    for (int64_t c = 0; c < p.classes; ++c) counts.data[c] = 0;
-    Result result = batch.read_labels(counts.data);
+    Scratch<double> parts;
+    Result result = batch.read_labels(nullptr);
     if (result.status != Status::ok) return result;
     batch.clear_ignored();
     int64_t size = a.sums ? loss_sums * p.classes : 0;

@@ -14,9 +14,9 @@ class ColumnSearch : public Lockstep {
     ColumnSearch(const Layout& l, int columns, int shared_by)
         : layout(l), lay(l, columns), chunks(lay.chunks()), threads(chunks.number > 1 ? shared_by : 1) {
         count = columns;
-        has_memory = parts.take(chunks.number + 1);
+        parts.take(chunks.number + 1);
     }
-    bool ready() const { return has_memory; }
+    bool ready() const { return parts.data != nullptr; }
 
     // With y, the projections are there when this returns. Columns left unsettled are stuck.
     void run(const T* x, T* y) {
@@ -131,7 +131,6 @@ class ColumnSearch : public Lockstep {
     ColumnLanes<T> lay;
     Blocks chunks;
     int threads;
-    bool has_memory;
     Scratch<LaneSums<T>> parts;    // per chunk, and one for the rows behind them
     LaneThresholds<T> lane;
     T tail[2][most_lanes];

@@ -28,23 +28,16 @@ struct LossTasks {
 };
 
 template <class T>
-void sum_targets(const Loss<T>& p, double* counts) {
-    for (int64_t s = 0; s < p.samples; ++s)
-        for (int64_t c = 0; c < p.classes; ++c)
-            for (int64_t i = 0; i < p.positions; ++i)
-                counts[c] += static_cast<double>(
-                    p.dense[s * p.sample_stride + c * p.class_stride + i * p.position_stride]);
-}
-
-template <class T>
 Result loss(const Loss<T>& p) {
     LossBatch<T> batch(p);
     Scratch<double> losses;
-    if (!batch.take_memory() || !losses.take(p.classes)) return {Status::no_memory, 0, 0};
+    if (!losses.take(p.classes)) return {Status::no_memory, 0, 0};
     for (int64_t c = 0; c < p.classes; ++c) p.k_used[c] = losses.data[c] = 0;
     Result result = batch.read_labels(p.k_used);
     if (result.status != Status::ok) return result;
-    if (p.dense && !p.k) sum_targets(p, p.k_used);
+    double* counts = p.k_used;
+    if (p.dense && !p.k)
+        batch.each_entry([&](int64_t c, int64_t at) { counts[c] += static_cast<double>(p.dense[at]); });
     *p.kept = batch.n;
     *p.loss = 0;
     double n = static_cast<double>(batch.n);

@@ -16,13 +16,13 @@ struct LossBatch {
 
     explicit LossBatch(const Loss<T>& problem) : p(problem), all(p.samples * p.positions), n(all) {}
 
-    bool take_memory() { return !p.labels || (labels.take(all) && places.take(all)); }
     const int64_t* kept() const { return n < all ? places.data : nullptr; }
     bool contiguous() const { return n == all && ((p.positions == 1 && p.sample_stride == 1) || n == 1); }
 
-    // Without the ignored ones; counts[c] is how many there are of class c.
+    // Without the ignored ones; counts[c], if asked for, is how many there are of class c.
     Result read_labels(double* counts) {
         if (!p.labels) return {};
+        if (!labels.take(all) || !places.take(all)) return {Status::no_memory, 0, 0};
         n = 0;
         for (int64_t i = 0; i < all; ++i) {
             int64_t label = p.labels[i];
@@ -30,18 +30,23 @@ struct LossBatch {
             if (label < 0 || label >= p.classes) return {Status::bad_label, i, label};
             labels.data[n] = static_cast<IntOf<T>>(label);
             places.data[n++] = i;
-            counts[label] += 1;
+            if (counts) counts[label] += 1;
         }
         return {};
     }
 
-    // The gradient of what is left out.
-    void clear_ignored() const {
-        if (!p.grad || n == all) return;
+    // work(class, place) for every entry of the logits.
+    template <class F>
+    void each_entry(F work) const {
         for (int64_t s = 0; s < p.samples; ++s)
             for (int64_t c = 0; c < p.classes; ++c)
                 for (int64_t i = 0; i < p.positions; ++i)
-                    p.grad[s * p.sample_stride + c * p.class_stride + i * p.position_stride] = 0;
+                    work(c, s * p.sample_stride + c * p.class_stride + i * p.position_stride);
+    }
+
+    // The gradient of what is left out.
+    void clear_ignored() const {
+        if (p.grad && n < all) each_entry([&](int64_t, int64_t at) { p.grad[at] = 0; });
     }
 
     // How many classes are brought into rows at a time. A tile stays in the cache, and a wide one reads more
@@ -60,9 +65,9 @@ template <class T>
 struct LossTile {
     const LossBatch<T>& batch;
     int64_t first, count, from, n;    // of the classes; of the entries that are kept
-    bool direct;                      // the classes are rows where they lie
     int64_t spacing;
-    T *x, *dense;
+    bool direct = false;    // the classes are rows where they lie
+    T *x = nullptr, *dense = nullptr;
     Scratch<T> rows;
 
     LossTile(const LossBatch<T>& b, int64_t first_class, int64_t classes, int64_t begin, int64_t end)
@@ -71,10 +76,7 @@ struct LossTile {
           count(classes),
           from(begin),
           n(end - begin),
-          direct(false),
-          spacing((n + 15) / 16 * 16 + 16),
-          x(nullptr),
-          dense(nullptr) {}
+          spacing((n + 15) / 16 * 16 + 16) {}
 
     LossTile(const LossBatch<T>& b, int64_t first_class, int64_t classes)
         : LossTile(b, first_class, classes, 0, b.n) {
@@ -83,7 +85,7 @@ struct LossTile {
         if (!direct) return;
         spacing = p.class_stride;
         x = const_cast<T*>(p.x) + first * p.class_stride;
-        dense = p.dense ? const_cast<T*>(p.dense) + first * p.class_stride : nullptr;
+        if (p.dense) dense = const_cast<T*>(p.dense) + first * p.class_stride;
     }
 
     bool load(int threads) {

@@ -2,8 +2,7 @@
 // of just tau, staircases whose steps are much wider than tau). Expected O(n): every round halves what is
 // undecided.
 #pragma once
-#include <cstdlib>
-
+#include "blocks.hpp"
 #include "newton.hpp"
 
 namespace hs::HS_VARIANT {
@@ -108,8 +107,8 @@ Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t fin
 template <class T>
 Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau) {
     double inf = std::numeric_limits<double>::infinity(), most = -inf;
-    auto* buffer = static_cast<double*>(std::malloc(static_cast<size_t>(n > 0 ? n : 1) * sizeof(double)));
-    if (!buffer) return {Answer::no_memory, 0, 0, 0, 0};
+    Scratch<double> buffer;
+    if (!buffer.take(n)) return {Answer::no_memory, 0, 0, 0, 0};
     int64_t finite = 0, above = 0;
     bool nan = false;
     for (int64_t i = 0; i < n; ++i) {
@@ -117,18 +116,15 @@ Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau)
         nan = nan || v != v;
         above += v == inf;
         if (!std::isfinite(v)) continue;
-        buffer[finite++] = v;
+        buffer.data[finite++] = v;
         most = v > most ? v : most;
     }
     double rest = k - static_cast<double>(above);
-    Answer answer;
-    if (nan) answer = {Answer::not_a_number, 0, 0, 0, 0};
-    else if (rest > static_cast<double>(finite)) answer = {Answer::masked, 0, 0, 0, finite + above};
-    else if (rest < 0) answer = {Answer::shared, inf, 0, inf, above};
-    else if (rest == 0) answer = {Answer::flat, middle(most, inf, tau), 0, inf, 0};
-    else answer = select(x, stride, n, buffer, finite, rest, tau);
-    std::free(buffer);
-    return answer;
+    if (nan) return {Answer::not_a_number, 0, 0, 0, 0};
+    if (rest > static_cast<double>(finite)) return {Answer::masked, 0, 0, 0, finite + above};
+    if (rest < 0) return {Answer::shared, inf, 0, inf, above};
+    if (rest == 0) return {Answer::flat, middle(most, inf, tau), 0, inf, 0};
+    return select(x, stride, n, buffer.data, finite, rest, tau);
 }
 
 // The slice itself, once its answer is known. Double precision throughout: this is not the fast path.

@@ -182,18 +182,14 @@ Error* box(const Frame& frame) {
     Layout layout = layout_of(*in.items[0]);
     std::vector<double> total = numbers<T>(*in.items[1]), tau = numbers<T>(*in.items[2]);
     std::vector<double> mu(static_cast<size_t>(layout.outer));
-    Box<T> p{layout.outer,
-             layout.n,
-             per_slice(total),
-             per_slice(tau),
-             per_entry<T>(*in.items[3]),
-             per_entry<T>(*in.items[4]),
-             per_entry<T>(*in.items[5]),
-             attribute(frame, 0) != 0,
-             data<const T>(in, 0),
-             output<T>(frame),
-             mu.data(),
-             threads_of(frame)};
+    Box<T> p{};
+    p.rows = layout.outer, p.n = layout.n;
+    p.total = per_slice(total), p.tau = per_slice(tau);
+    p.lower = per_entry<T>(*in.items[3]), p.upper = per_entry<T>(*in.items[4]);
+    p.weight = per_entry<T>(*in.items[5]);
+    p.at_most = attribute(frame, 0) != 0;
+    p.x = data<const T>(in, 0), p.y = output<T>(frame), p.mu = mu.data();
+    p.threads = threads_of(frame);
     Status status = functions<T>().box(p).status;
     if (status == Status::no_memory)
         return fail(frame, resource_exhausted, "hypersimplex: no memory for the search");
