@@ -77,7 +77,7 @@ def loss_and_threshold(
 
 class _Batch(NamedTuple):
     logits: Array  # (examples, classes), or (examples,); -inf where an example does not count
-    labels: Array  # 0 where one is dense and out of range
+    labels: Array  # of the logits' shape; 0 where one is out of range or does not count
     valid: Array  # whether an example's labels are in range
     kept: Array | None
     size: Array
@@ -88,12 +88,8 @@ class _Batch(NamedTuple):
 
 def _losses(batch: _Batch, p: Array) -> Array:
     wide = widened(p)
-    if batch.labels.ndim == p.ndim:
-        squares = jnp.square(wide - batch.labels.astype(wide.dtype))
-        losses = squares if p.ndim == 1 else jnp.sum(squares, -1)
-    else:
-        classes = p.shape[-1]
-        losses = jnp.sum(jnp.square(wide - (batch.labels[:, None] == jnp.arange(classes))), -1)
+    squares = jnp.square(wide - batch.labels.astype(wide.dtype))
+    losses = squares if p.ndim == 1 else jnp.sum(squares, -1)
     losses = jnp.where(batch.valid, losses / 2, jnp.nan)
     if batch.kept is not None:
         losses = jnp.where(batch.kept, losses, 0)
@@ -134,7 +130,7 @@ def _prepare(
         share = jnp.asarray(prior)
         k = size * share.astype(jnp.promote_types(share.dtype, jnp.float32))
     elif k is None:
-        k = _counts(given, kept, x, size, along)
+        k = _counts(given, size, along)
     return _Batch(x, given, valid, kept, size, k, tau, shape)
 
 
@@ -151,9 +147,10 @@ def _over(x: Array, kept: Array) -> Array:
 
 
 def _in_range(labels: Array, kept: Array | None, x: Array, indices: bool) -> tuple[Array, Array]:
-    """The labels, those that are dense with 0 for what does not count, and which examples' labels are in range."""
+    """The labels as dense ones, 0 for what does not count, and which examples' labels are in range."""
     if indices:
-        return labels, (labels >= 0) & (labels < x.shape[-1])
+        hits = labels[:, None] == jnp.arange(x.shape[-1])
+        return hits if kept is None else hits & _over(x, kept), (labels >= 0) & (labels < x.shape[-1])
     good = (labels >= 0) & (labels <= 1)
     valid = good if x.ndim == 1 else jnp.all(good, -1)
     return jnp.where(good if kept is None else good & _over(x, kept), labels, 0), valid
@@ -190,14 +187,10 @@ def _check_numbers(k: Any, prior: Any, kept: Array | None, samples: int, axis_na
             raise _checks.bad_count(float(bad), samples)
 
 
-def _counts(labels: Array, kept: Array | None, x: Array, size: Array, along: Along) -> Array:
+def _counts(labels: Array, size: Array, along: Along) -> Array:
     """How much of each class the batch holds."""
-    hits = labels
-    if labels.ndim < x.ndim:
-        hits = labels[:, None] == jnp.arange(x.shape[-1])
-        hits = hits if kept is None else hits & _over(x, kept)
-    if not jnp.issubdtype(hits.dtype, jnp.floating):
-        counts: Array = along.everywhere(jnp.sum(hits, 0, dtype=jnp.int32))
+    if not jnp.issubdtype(labels.dtype, jnp.floating):
+        counts: Array = along.everywhere(jnp.sum(labels, 0, dtype=jnp.int32))
         return counts
     # Rounding may lift a sum of ones above their number.
-    return jnp.minimum(along.everywhere(jnp.sum(widened(hits), 0)), size)
+    return jnp.minimum(along.everywhere(jnp.sum(widened(labels), 0)), size)
