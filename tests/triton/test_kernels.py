@@ -10,7 +10,7 @@ import torch
 from hypersimplex import reference
 from hypersimplex.torch._batch import Batch, Settings
 from hypersimplex.torch.backends import plain
-from hypersimplex.torch.backends.triton import _launch, loss, pullback
+from hypersimplex.torch.backends.triton import _backend, loss, pullback
 from hypersimplex.torch.backends.triton import project as project_tensor
 from tests.frontends import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, to_numpy, to_torch, tolerance
 
@@ -22,8 +22,8 @@ both_ways = pytest.mark.parametrize("tile", [None, 16], ids=["one tile", "severa
 def small(request, monkeypatch):
     """With a `tile`, so many entries are one, and slices do not share programs."""
     if "tile" in request.fixturenames and (tile := request.getfixturevalue("tile")):
-        monkeypatch.setattr(_launch, "TILE", tile)
-        monkeypatch.setattr(_launch, "LEAST", 1)
+        monkeypatch.setattr(_backend, "TILE", tile)
+        monkeypatch.setattr(_backend, "LEAST", 1)
 
 
 def project(x, k, tau=1.0, dim=-1):
@@ -73,7 +73,7 @@ def test_odd_sizes_along_any_dim(shape, dim, tile):
 )
 def test_edges(x, k, y, mu, tile, monkeypatch):
     if tile:
-        monkeypatch.setattr(_launch, "TILE", 2)
+        monkeypatch.setattr(_backend, "TILE", 2)
     got, got_mu = project(np.array(x, np.float32), k)
     np.testing.assert_allclose(got, y, rtol=0, atol=1e-7)
     np.testing.assert_allclose(got_mu, mu, rtol=0, atol=1e-7)
@@ -195,8 +195,8 @@ def test_only_what_is_wanted():
 
 @pytest.mark.parametrize("n", [15, 16, 17, 31, 32, 33])
 def test_sizes_around_one_tile_and_two(n, monkeypatch):
-    monkeypatch.setattr(_launch, "TILE", 16)
-    monkeypatch.setattr(_launch, "LEAST", 1)
+    monkeypatch.setattr(_backend, "TILE", 16)
+    monkeypatch.setattr(_backend, "LEAST", 1)
     x, v = np.random.default_rng(n).normal(size=(2, n)).astype(np.float32)
     agrees(x, n / 3, 0.5)
     y = project(x, n / 3, 0.5)[0].numpy()
@@ -207,10 +207,10 @@ def test_sizes_around_one_tile_and_two(n, monkeypatch):
 @pytest.mark.parametrize("slices", [7, 8, 9])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch):
-    monkeypatch.setattr(_launch, "TILE", 64)
-    monkeypatch.setattr(_launch, "LEAST", 64)
+    monkeypatch.setattr(_backend, "TILE", 64)
+    monkeypatch.setattr(_backend, "LEAST", 64)
     x = np.random.default_rng(slices).normal(size=(slices, 8)).astype(np.float32)
-    assert _launch.plan(torch.Size((slices, 8)), 1).block_c == 8
+    assert _backend.plan(torch.Size((slices, 8)), 1).block_c == 8
     agrees(x if dim else np.ascontiguousarray(x.T), np.linspace(0.5, 7, slices), 0.5, dim)
 
 
@@ -222,7 +222,7 @@ def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch)
      ((100_000, 10), 0, (1024, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
 )  # fmt: skip
 def test_what_fits_one_tile(shape, dim, block, long):
-    p = _launch.plan(torch.Size(shape), dim)
+    p = _backend.plan(torch.Size(shape), dim)
     assert (p.block_n, p.block_c) == block
     assert p.is_long == long
 

@@ -50,7 +50,7 @@ class Settings(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Logits and targets as (samples, classes, positions); `fit` leaves the last dim out where there is none."""
+    """Logits and targets as (samples, classes, positions), without the last dim where there is none."""
 
     logits: Tensor
     labels: Tensor | None  # (samples, positions), int64
@@ -61,22 +61,22 @@ class Batch(NamedTuple):
     def classes(self) -> int:
         return self.logits.shape[1]
 
-
-def read(input: Tensor, target: Tensor) -> Batch:
-    """Sort out the shapes; raise an error that names what does not fit."""
-    logits, labels, dense, shape = fit(input, target)
-    if logits.dim() == 3:
-        return Batch(logits, labels, dense, shape)
-    return Batch(
-        logits.unsqueeze(2),
-        None if labels is None else labels.unsqueeze(1),
-        None if dense is None else dense.unsqueeze(2),
-        shape,
-    )
+    def rows(self) -> "Batch":
+        """The same with positions as samples: logits (rows, classes), labels (rows,)."""
+        if self.logits.dim() == 2:
+            return self
+        logits = self.logits.transpose(1, 2).reshape(-1, self.classes)
+        if self.labels is not None:
+            return Batch(logits, self.labels.reshape(-1), None, self.shape)
+        assert self.dense is not None
+        return Batch(logits, None, self.dense.transpose(1, 2).reshape(-1, self.classes), self.shape)
 
 
 def fit(input: Tensor, target: Tensor) -> Batch:
-    """`read` without views that the kernel can do without: each costs as much as solving a small column."""
+    """Sort out the shapes, without views that the kernel can do without; raise an error that names what does not fit.
+
+    Each view costs as much as solving a small column.
+    """
     if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
         given = target.shape  # what nearly every call looks like
         if given[0] == input.shape[0] and input.is_cpu and target.is_cpu:

@@ -46,24 +46,30 @@ def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     x, classes = batch.logits, batch.classes
     can_read = is_readable(x)
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    counting = widest(x.device)  # float32 counts to 2^24 only
     logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
     if batch.labels is None:
         assert batch.dense is not None
         if can_read:
             check_dense(batch.dense)
         dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
-        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
+        return Columns(logits, None, None, dense, dense.sum(1, dtype=widest(x.device)), logits.shape[1])
     labels = batch.labels.reshape(-1)
     kept = labels != ignore_index
     safe = torch.where(kept, labels, 0)
     if can_read:
         check_labels(safe, classes)
-    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
-    samples, wanted = kept.sum(), counts
+    counts, samples = count(safe, kept, classes), kept.sum()
+    wanted = counts
     if smoothing:
         wanted = (1 - smoothing) * counts + smoothing / classes * samples
     return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, wanted, samples, counts, smoothing)
+
+
+def count(labels: Tensor, kept: Tensor, classes: int) -> Tensor:
+    """How many samples of each class are kept; others have any class. float32 would count to 2^24 only."""
+    counting = widest(labels.device)
+    zeros = torch.zeros(classes, dtype=counting, device=labels.device)
+    return zeros.index_add(0, labels, kept.to(counting))
 
 
 def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor, Settings]:

@@ -18,7 +18,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
     if settings.label_smoothing:
         target, settings = _columns.smoothed(input, target, settings)
     if not _in_one_call(input, target, settings):
-        return compose(_batch.read(input, target), settings)
+        return compose(_batch.fit(input, target), settings)
     if not (input.requires_grad and torch.is_grad_enabled()):
         return pick(input).loss(_batch.fit(input, target), settings, False)
     outcomes: list[Outcome] = []
@@ -70,7 +70,7 @@ class _Loss(torch.autograd.Function):
             saved = iter(tensors)
             settings = Settings(*(next(saved) if value is None else value[0] for value in settings))
         if torch.is_grad_enabled():  # to be differentiated again
-            loss = compose(_batch.read(input, target), settings).loss
+            loss = compose(_batch.fit(input, target), settings).loss
             return torch.autograd.grad(loss, input, v, create_graph=True)[0], None
         # The gradient is handed over, not copied; whoever asks a second time pays for a second computation.
         grad, ctx.grad = ctx.grad, None

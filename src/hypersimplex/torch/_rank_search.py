@@ -66,23 +66,20 @@ class Part:
 
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
         self.backend, self.tau, self.ignored = pick(batch.logits), tau, ignore_index
-        batch = batch._replace(logits=batch.logits.detach())
-        if batch.dense is not None:
-            batch = batch._replace(dense=batch.dense.detach())
-        self.batch = self.backend.prepare(batch)
-        self.dtype = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
-        self.kept = None if batch.labels is None else batch.labels != ignore_index
+        logits, labels, dense, shape = batch
+        self.batch = self.backend.prepare(
+            Batch(logits.detach(), labels, None if dense is None else dense.detach(), shape)
+        )
+        self.dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        self.kept = None if labels is None else (labels != ignore_index).reshape(-1)
 
     def counts(self) -> Tensor:
         """The sum of every class's targets."""
         _, labels, dense, _ = self.batch
-        if dense is not None:
-            return dense.sum((0, 2), dtype=torch.float64)
-        assert labels is not None
-        assert self.kept is not None
-        zeros = torch.zeros(self.batch.classes, dtype=torch.float64, device=self.kept.device)
-        safe = torch.where(self.kept, labels, 0).reshape(-1)
-        return zeros.index_add(0, safe, self.kept.reshape(-1).to(torch.float64))
+        if labels is None or self.kept is None:
+            assert dense is not None
+            return dense.sum([d for d in range(dense.dim()) if d != 1], dtype=torch.float64)
+        return _columns.count(torch.where(self.kept, labels.reshape(-1), 0), self.kept, self.batch.classes)
 
     def solve(self, k: Tensor) -> Tensor | None:
         """The thresholds of this rank's samples alone, or None without samples."""
@@ -99,14 +96,13 @@ class Part:
 
     def gap(self, mu: Tensor, at: Tensor) -> Tensor:
         """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
-        x = self.batch.logits[:, at].to(self.dtype)
+        x = self.batch.logits[:, at].movedim(1, 0).flatten(1).to(self.dtype)
         above = x - mu[at, None] > self.tau[at, None] / 2
-        lost = torch.zeros_like(above) if self.kept is None else ~self.kept[:, None]
-        zero = torch.where(above | lost, -torch.inf, x).movedim(1, 0).flatten(1)
-        one = torch.where(~above | lost, -torch.inf, -x).movedim(1, 0).flatten(1)
+        lost = False if self.kept is None else ~self.kept
         # A rank without samples has no largest entry.
         none = x.new_full((at.shape[0], 1), -torch.inf)
-        return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
+        ends = (torch.where(above | lost, -torch.inf, x), torch.where(~above | lost, -torch.inf, -x))
+        return torch.stack([torch.cat((end, none), 1).amax(1).to(torch.float64) for end in ends])
 
 
 def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:

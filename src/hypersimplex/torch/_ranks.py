@@ -3,6 +3,7 @@
 Only all_reduce and all_gather of equal shapes travel, which gloo and NCCL both have.
 """
 
+import math
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -86,7 +87,7 @@ class Agreement:
 
 def describe(batch: Batch, target: Tensor, settings: Settings, composed: bool, device: torch.device) -> Tensor:
     """What a rank tells the others of its call. Whatever can fail must fail here, or in reading the batch."""
-    classes, rows = batch.classes, batch.logits.shape[0] * batch.logits.shape[2]
+    classes, rows = batch.classes, math.prod(batch.shape)
     told = [1, classes, DTYPES.index(batch.logits.dtype), int(batch.dense is not None), rows, rows, 0, int(composed), 0]
     told += [_fingerprint(name, value, classes) for name, value in settings._asdict().items()]
     numbers = torch.tensor(told, dtype=torch.int64, device=device)

@@ -70,7 +70,7 @@ def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
             raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
-    batch = _batch.read(input, target)
+    batch = _batch.fit(input, target)
     for name in ("weight", "k", "prior", "tau"):
         value = getattr(settings, name)
         if value is not None:
@@ -98,14 +98,13 @@ def _searches(batch: Batch, agreed: Agreement) -> bool:
 
 def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement) -> Outcome:
     rows, rank = agreed.rows, ranks.rank
-    own = _as_rows(batch.logits)
+    own, labels, dense, _ = batch.rows()
     logits = ranks.gather(own, rows)
     logits[rank] = scaled(own, ranks.size)
-    if batch.labels is not None:
-        targets = ranks.gather(batch.labels.reshape(-1), rows)
+    if dense is None:
+        assert labels is not None
+        targets = ranks.gather(labels, rows)
     else:
-        assert batch.dense is not None
-        dense = _as_rows(batch.dense)
         targets = ranks.gather(dense, rows)
         targets[rank] = scaled(dense, ranks.size)
     outcome = _own_loss.compute(torch.cat(logits), torch.cat(targets), settings)
@@ -113,11 +112,6 @@ def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement)
         return outcome
     losses = _own(outcome.loss, ranks, rows).reshape(batch.shape)
     return outcome._replace(loss=losses)
-
-
-def _as_rows(array: Tensor) -> Tensor:
-    """(samples, classes, positions) as (samples times positions, classes)."""
-    return array.squeeze(2) if array.shape[2] == 1 else array.transpose(1, 2).reshape(-1, array.shape[1])
 
 
 class _Scaled(torch.autograd.Function):

@@ -226,9 +226,12 @@ def gradient(
     return answer
 
 
-def _at_thresholds(batch: Batch, ignore_index: int, numbers: dict[str, Tensor], **answer: Tensor) -> None:
-    arrays = {name: doubles(name, value, (batch.classes,)) for name, value in numbers.items()} | answer
+def _at_thresholds(
+    batch: Batch, ignore_index: int, numbers: dict[str, Tensor], sums: Tensor | None = None, grad: Tensor | None = None
+) -> None:
+    x, dense, grad = (t if t is None or t.dim() == 3 else t.unsqueeze(2) for t in (batch.logits, batch.dense, grad))
+    arrays = {name: doubles(name, value, (batch.classes,)).numpy() for name, value in numbers.items()}
     _kernel.at_thresholds(
-        batch.logits.numpy(), labels=_view(batch.labels), dense=_view(batch.dense), ignored=ignore_index,
-        threads=_threads(), **{name: value.numpy() for name, value in arrays.items()},
+        _view(x), labels=_view(batch.labels), dense=_view(dense), ignored=ignore_index, threads=_threads(),
+        sums=_view(sums), grad=_view(grad), **arrays,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hypersimplex.torch._batch import Batch, Settings
 from hypersimplex.torch.backends import plain
-from hypersimplex.torch.backends.triton import _backend, _launch
+from hypersimplex.torch.backends.triton import _backend
 
 _trusted: dict[tuple[torch.device, torch.dtype, str], bool] = {}
 _distrusted: set[tuple[torch.device, str]] = set()
@@ -99,9 +99,9 @@ def _problem(name: str, slices: int, n: int, dim: int) -> Problem:
 
 
 def problems() -> Iterator[Problem]:
-    """One for each way that `_launch.plan` knows."""
-    tile = _launch.TILE
-    yield _problem("short rows", 10, _launch.LEAST // 8 - 3, 1)
+    """One for each way that `_backend.plan` knows."""
+    tile = _backend.TILE
+    yield _problem("short rows", 10, _backend.LEAST // 8 - 3, 1)
     yield _problem("rows of one tile", 2, tile, 1)
     yield _problem("long rows", 2, 2 * tile + 3, 1)
     yield _problem("short columns", 10, tile // 16 - 1, 0)
@@ -118,7 +118,7 @@ def differences(device: torch.device, dtype: torch.dtype) -> Iterator[str]:
         want = plain.pullback(y, v, tau, p.dim)
         names = ("gradient to x", "gradient to k", "gradient to tau")
         yield from _compare(p.name, names, want, dtype, _backend.pullback, y, v, tau, p.dim)
-    for name, samples in (("short", _launch.TILE // 16 - 1), ("long", _launch.TILE // 4 + 3)):
+    for name, samples in (("short", _backend.TILE // 16 - 1), ("long", _backend.TILE // 4 + 3)):
         for batch in _batches(samples, device, dtype):
             kind = "labels" if batch.dense is None else "dense targets"
             settings = Settings(None, -100, "mean", None, None, 0.5)
