@@ -1,20 +1,13 @@
-"""A batch as columns, one for each class: what torch operations compute the loss from."""
+"""A batch as columns, one for each class, and the loss of them, composed of a projection and torch operations."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hypersimplex.torch._batch import (
-    Batch,
-    Settings,
-    check_dense,
-    check_labels,
-    check_prior,
-    fit,
-    is_readable,
-    per_class,
-)
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Outcome, Settings, check_labels, fit, is_readable, per_class
 from hypersimplex.torch._boundary import widest
 
 
@@ -50,7 +43,7 @@ def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     if batch.labels is None:
         assert batch.dense is not None
         if can_read:
-            check_dense(batch.dense)
+            _batch.check_dense(batch.dense)
         dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
         return Columns(logits, None, None, dense, dense.sum(1, dtype=widest(x.device)), logits.shape[1])
     labels = batch.labels.reshape(-1)
@@ -117,6 +110,39 @@ def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
     if settings.prior is not None:
         prior = per_class("prior", settings.prior, classes, device)
         if is_readable(prior):
-            check_prior(prior)
+            _batch.check_prior(prior)
         return prior * samples
     return counts
+
+
+class Composed(NamedTuple):
+    """The loss of a batch, and what its gradient is made of."""
+
+    outcome: Outcome
+    p: Tensor  # the projections, a row for each class
+    error: Tensor  # p minus the targets
+    tau: Tensor
+    weight: Tensor | None
+    divisor: Tensor | int
+
+
+def compose(batch: Batch, settings: Settings, project: Callable[..., Any]) -> Composed:
+    """By any `project`: on any device, under any transform, and with gradients to all arguments if that has them."""
+    x, classes = batch.logits, batch.classes
+    c = columns(batch, settings.ignore_index, settings.label_smoothing)
+    tau = per_class("tau", settings.tau, classes, x.device)
+    k = wanted(settings, c.counts, c.samples)
+    if is_readable(x):
+        _batch.check_numbers(k, tau, int(c.samples))
+    p, mu = project(c.logits, k, tau, 1, want_mu=True)
+    error, weight = c.errors(p), None
+    each = error.square()
+    if settings.weight is not None:
+        weight = per_class("weight", settings.weight, classes, x.device)
+        each = weight.to(p.dtype).unsqueeze(1) * each
+    losses, by = each.sum(0) / 2, divisor(weight, c.labelled, c.samples)
+    none = settings.reduction == "none"
+    value = losses.reshape(batch.shape) if none else reduced(losses, by, settings.reduction)
+    mu_and_k = torch.stack((mu, k.detach().to(mu.dtype)))
+    outcome = Outcome(value.to(_batch.result_dtype(x)), mu_and_k, c.samples)
+    return Composed(outcome, p, error, tau, weight, by)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex._search import Start, middle, search
-from hypersimplex.torch import _batch, _columns
+from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
 from hypersimplex.torch.backends import padded
@@ -70,28 +70,18 @@ def pullback(
 
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
-    x, classes = batch.logits, batch.classes
-    c = _columns.columns(batch, settings.ignore_index)
-    tau = _batch.per_class("tau", settings.tau, classes, x.device)
-    k = _columns.wanted(settings, c.counts, c.samples)
-    if _batch.is_readable(x):
-        _batch.check_numbers(k, tau, int(c.samples))
-    p, mu = project(c.logits, k, tau, 1)
-    error, weight = c.errors(p), None
-    pull = error
-    if settings.weight is not None:
-        weight = _batch.per_class("weight", settings.weight, classes, x.device)
-        pull = weight.to(p.dtype).unsqueeze(1) * error
-    by = torch.as_tensor(_columns.divisor(weight, c.labelled, c.samples), device=x.device)
-    value = _columns.reduced((pull * error).sum(0) / 2, by, settings.reduction)
-    grad = None
-    if with_gradient:
-        if settings.reduction == "mean":
-            pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
-        to_x = pullback(p, pull, tau, 1)[0]
-        assert to_x is not None
-        grad = to_x.reshape(classes, x.shape[0], *x.shape[2:]).transpose(0, 1)
-    return Outcome(value.to(_batch.result_dtype(x)), torch.stack((mu, k.to(mu.dtype))), c.samples, grad)
+    outcome, p, pull, tau, weight, by = _columns.compose(batch, settings, project)
+    if not with_gradient:
+        return outcome
+    if weight is not None:
+        pull = weight.to(p.dtype).unsqueeze(1) * pull
+    if settings.reduction == "mean":
+        by = torch.as_tensor(by, device=p.device)
+        pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
+    to_x = pullback(p, pull, tau, 1)[0]
+    assert to_x is not None
+    samples, classes, *rest = batch.logits.shape
+    return outcome._replace(gradient=to_x.reshape(classes, samples, *rest).transpose(0, 1))
 
 
 def prepare(batch: Batch) -> Batch:
