@@ -5,6 +5,9 @@ slice is saturated the edge has 0 < y < 1, so mu is less than tau below it: meas
 is more than 1 away is 0 or 1 for certain, infinities included, and everything else keeps its digits.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -13,7 +16,6 @@ from hypersimplex._search import Start, middle, search
 from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import slices, widest
-from hypersimplex.torch.backends import padded
 from hypersimplex.torch.backends.plain_box import box as box
 
 
@@ -21,7 +23,7 @@ def project(
     x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
 ) -> tuple[Tensor, Tensor]:
     _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
-    k, tau = _each("k", k, x, dim), _each("tau", tau, x, dim)
+    k, tau = _each(k, x, dim), _each(tau, x, dim)
     _check(x, k, tau, dim)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
@@ -30,15 +32,38 @@ def project(
 
 
 def binary(x: Tensor, k: Number, dim: int) -> Tensor:
-    k = _each("k", k, x, dim)
+    k = _each(k, x, dim)
     _check(x, k, torch.ones_like(k), dim, whole=True)
     if x.numel() == 0:
         return torch.empty_like(x)
     return _choose(_wide(x).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
-    return padded.segments(project, x, offsets, k, tau)
+def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callable[..., Any] = project) -> Tensor:
+    """As rows padded with -inf, by a backend's `project`: for those without a loop over rows of different lengths."""
+    sizes = offsets.diff()
+    k, tau = k.expand(sizes.shape), tau.expand(sizes.shape)
+    _check_segments(x, offsets, sizes, k)
+    if not x.numel():
+        return torch.empty_like(x)
+    inside = torch.arange(int(sizes.max()), device=x.device) < sizes.unsqueeze(1)
+    rows = torch.full(inside.shape, -torch.inf, dtype=x.dtype, device=x.device)
+    rows[inside] = x
+    y: Tensor = project(rows, k, tau, -1, want_mu=False)[0]
+    return y[inside]
+
+
+def _check_segments(x: Tensor, offsets: Tensor, sizes: Tensor, k: Tensor) -> None:
+    """The kernel's checks. Those of the offsets are worth waiting for a device: nothing is read beyond x."""
+    size = x.numel()
+    wrong = torch.cat((offsets[:1] != 0, sizes < 0))
+    wrong[-1] |= offsets[-1] != size
+    if wrong.any():
+        raise _checks.bad_offsets(size, int(offsets[wrong][0]))
+    bad = ~((k >= 0) & (k <= sizes))
+    if x.device.type == "cpu" and bad.any():
+        at = int(bad.nonzero()[0])
+        raise _checks.bad_k(float(k[at]), int(sizes[at]), f"segment {at}")
 
 
 def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -121,7 +146,7 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float32 or x.dtype == torch.float64 else x.float()
 
 
-def _each(name: str, value: Number, x: Tensor, dim: int) -> Tensor:
+def _each(value: Number, x: Tensor, dim: int) -> Tensor:
     return torch.as_tensor(value, dtype=widest(x.device), device=x.device).expand(slices(x, dim))
 
 

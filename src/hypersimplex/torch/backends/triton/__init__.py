@@ -8,7 +8,7 @@ import importlib.util
 
 from torch import Tensor
 
-from hypersimplex.torch.backends import padded
+from hypersimplex.torch.backends import plain
 from hypersimplex.torch.backends.plain import binary, gradient, prepare, sums
 from hypersimplex.torch.backends.plain_box import box
 from hypersimplex.torch.backends.triton import _self_check
@@ -17,8 +17,7 @@ from hypersimplex.torch.backends.triton._backend import loss, project, pullback
 __all__ = ["binary", "box", "gradient", "loss", "prepare", "project", "pullback", "segments", "serves", "sums"]
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
-    return padded.segments(project, x, offsets, k, tau)
+segments = functools.partial(plain.segments, project=project)
 
 
 @functools.cache
