@@ -288,5 +288,5 @@ def as_capacity(value: Any, experts: int) -> Array:
         raise _checks.wrong_shape("capacity", (experts,), array.shape)
     array = np.broadcast_to(array, (experts,))
     for bad in array[~(array >= 0)][:1]:
-        raise _checks.bad_capacity(float(bad))
+        raise ValueError(f"capacity must be at least 0, got {float(bad)}")
     return np.minimum(array, 1e300)  # no limit is a limit too

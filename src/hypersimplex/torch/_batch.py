@@ -153,7 +153,7 @@ def check(input: object, target: object, settings: Settings) -> None:
 
 def check_smoothing(value: float) -> None:
     if not 0 <= value <= 1:
-        raise _checks.bad_smoothing(value)
+        raise ValueError(f"label_smoothing must be between 0 and 1, got {value}")
 
 
 def smoothing(value: Any) -> float:

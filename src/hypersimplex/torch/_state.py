@@ -96,7 +96,8 @@ class State(KeepsDigits):
         """The running averages, made if this is the first batch."""
         buffers = self._buffers
         if not buffers.keys() >= _tracking.NAMES_SET:
-            raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
+            name = min(_tracking.NAMES_SET - buffers.keys())
+            raise TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
         if buffers["threshold"] is None:
             self._refuse_if_lost()
             self._make(classes, torch.float64 if loss.dtype is torch.float64 else torch.float32, loss.device)

@@ -36,7 +36,7 @@ def project(
         dtype is _DOUBLE, at, y.data_ptr(), x.shape, x.stride(), dim, k, tau, torch.get_num_threads()
     )
     if failure:
-        _fail(failure, k, tau, x.shape[dim], dim)
+        _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y, None
 
 
@@ -53,7 +53,8 @@ def _project(
         x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim, threads=_threads()
     )
     if failure:
-        _fail(failure, k if ks is None else ks, tau if taus is None else taus, x.shape[dim], dim)
+        k, tau = k if ks is None else ks, tau if taus is None else taus
+        _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y if y is None or y.dtype is dtype else y.to(dtype), mu
 
 
@@ -86,7 +87,7 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     k, ks = _per_slice("k", k, x, dim)
     failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=_threads())
     if failure:
-        _fail(failure, k if ks is None else ks, 1.0, x.shape[dim], dim)
+        _checks.raise_failure(failure, k if ks is None else ks, 1.0, x.shape[dim], f"dim {dim}")
     return y.to(dtype)
 
 
@@ -125,12 +126,6 @@ def _pullback(
         axis=dim, threads=_threads(),
     )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
-
-
-def _fail(failure: _checks.Failure, k: Number, tau: Number, n: int, dim: int) -> None:
-    at = failure[1]
-    numbers = [float(v.flatten()[at]) if isinstance(v, Tensor) else v for v in (k, tau)]
-    _checks.raise_failure(failure, numbers[0], numbers[1], n, f"dim {dim}")
 
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
@@ -201,7 +196,7 @@ def _fail_loss(failure: Any, numbers: "array[float]", tau: Any) -> None:
     k = numbers[classes + at]
     if what == "k":
         raise _checks.bad_count(k, limit)
-    _fail(failure, k, tau, limit, 0)
+    _checks.raise_failure(failure, k, tau, limit, "dim 0")
 
 
 def prepare(batch: Batch) -> Batch:

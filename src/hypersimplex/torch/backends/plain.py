@@ -165,7 +165,7 @@ def _check(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> 
     for what, bad in wrong.items():
         if bad.any():
             at = int(bad.nonzero()[0])
-            _checks.raise_failure((what, at, int(usable[at])), float(k[at]), float(tau[at]), n, f"dim {dim}")
+            _checks.raise_failure((what, at, int(usable[at])), k, tau, n, f"dim {dim}")
 
 
 def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
