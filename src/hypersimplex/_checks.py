@@ -9,7 +9,7 @@ from typing import Any, NoReturn, SupportsIndex
 Failure = tuple[str, int, int]
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:  # by whoever keeps it out
@@ -19,7 +19,7 @@ def _is_installed(name: str) -> bool:
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
     """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
     hypersimplex and adds the packages of the extra."""
-    brings_torch = extra in ("torch", "sklearn", "study", "ray") and not _is_installed("torch")
+    brings_torch = extra in ("torch", "sklearn", "study", "ray") and not is_installed("torch")
     first = " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
     command = f"pip install 'hypersimplex[{extra}]'{first if brings_torch else ''}"
     return ModuleNotFoundError(f"{what} needs {needs}; install it with: {command}")

@@ -140,7 +140,10 @@ def check(input: object, target: object, settings: Settings) -> None:
         check_reduction(settings.reduction)
     index = settings.ignore_index
     if type(input) is not Tensor or type(target) is not Tensor or type(index) is not int or not -LONG <= index < LONG:
-        check_types(input, target, settings)
+        for name, value in (("input", input), ("target", target)):
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+        whole("ignore_index", index)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
     if settings.label_smoothing != 0.0:
@@ -162,13 +165,6 @@ def smoothing(value: Any) -> float:
     if isinstance(value, bool) or not (of_torch or isinstance(value, Real)):
         raise TypeError(f"label_smoothing must be a number, got {value!r}")
     return float(value)
-
-
-def check_types(input: object, target: object, settings: Settings) -> None:
-    for name, value in (("input", input), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    whole("ignore_index", settings.ignore_index)
 
 
 def whole(name: str, value: Any) -> int:

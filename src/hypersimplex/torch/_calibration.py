@@ -41,9 +41,6 @@ class Samples:
             self.targets.append(targets[::step])
             self.room -= self.logits[-1].shape[0]
 
-    def both(self) -> tuple[Tensor, Tensor]:
-        return torch.cat(self.logits), torch.cat(self.targets)
-
 
 def sharpness(scores: Tensor, targets: Tensor, independent: bool, total: Callable[[Tensor], Tensor] | None) -> float:
     """The factor of the scores under which the targets are most likely; `total` adds up over ranks.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Outcome, Settings, check_labels, fit, is_readable, per_class
-from hypersimplex.torch._boundary import widest
+from hypersimplex.torch._boundary import computed, widest
 
 
 class Columns(NamedTuple):
@@ -38,7 +38,7 @@ class Columns(NamedTuple):
 def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     x, classes = batch.logits, batch.classes
     can_read = is_readable(x)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    wide = computed(x.dtype)
     logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
     if batch.labels is None:
         assert batch.dense is not None

@@ -15,6 +15,7 @@ from torch import Tensor
 from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
 from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
 from hypersimplex.torch.backends import pick
 
@@ -70,7 +71,7 @@ class Part:
         self.batch = self.backend.prepare(
             Batch(logits.detach(), labels, None if dense is None else dense.detach(), shape)
         )
-        self.dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        self.dtype = computed(logits.dtype)
         self.kept = None if labels is None else (labels != ignore_index).reshape(-1)
 
     def counts(self) -> Tensor:

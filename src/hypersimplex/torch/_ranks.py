@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch._batch import Batch, Settings, per_class
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch.decisions import is_multilabel
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -109,10 +110,8 @@ def agree(
     """Exchange what the ranks tell; raise on every rank if one of them failed or they do not fit together."""
     size = _NUMBERS + len(Settings._fields)
     told = torch.zeros(size, dtype=torch.int64, device=ranks.device) if told is None else told
-    table = [torch.empty_like(told) for _ in range(ranks.size)]
-    dist.all_gather(table, told, group=ranks.group)
-    columns = torch.stack(table, dim=1).tolist()
-    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = columns
+    table = torch.stack(ranks.gather(told, [size] * ranks.size), dim=1).tolist()
+    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = table
     if not all(ok):
         _raise_failure(ranks, batch, settings, error, ok)
     _same("input must have the same number of classes", classes)
@@ -127,7 +126,7 @@ def agree(
 
 def _is_finite(batch: Batch) -> Tensor:
     """One pass: an infinity or a NaN makes the sum infinite or NaN. Sums that overflow only cost time."""
-    wide = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
+    wide = computed(batch.logits.dtype)
     total = batch.logits.detach().sum(dtype=wide)
     if batch.dense is not None:
         total = total + batch.dense.detach().sum(dtype=wide)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hypersimplex import _checks
 from hypersimplex.torch import _tracking
 from hypersimplex.torch._batch import per_class, whole
-from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
+from hypersimplex.torch._boundary import computed, is_compiling, is_recorded
 
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
@@ -54,8 +54,7 @@ class State(KeepsDigits):
         self._flags = (False, False)
         self._warned: set[bool] = set()  # whether of some classes, or of all
         if self.num_classes is not None:
-            dtype = torch.get_default_dtype()
-            self._make(self.num_classes, dtype if dtype in FLOATS else torch.float32, self.classes.device)
+            self._make(self.num_classes, computed(torch.get_default_dtype()), self.classes.device)
 
     def reset_parameters(self) -> None:
         """Forget what was learned: back to the state at construction."""
@@ -100,7 +99,7 @@ class State(KeepsDigits):
             raise TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
         if buffers["threshold"] is None:
             self._refuse_if_lost()
-            self._make(classes, torch.float64 if loss.dtype is torch.float64 else torch.float32, loss.device)
+            self._make(classes, computed(loss.dtype), loss.device)
         self._check_classes(classes)
         return buffers
 

@@ -1,7 +1,7 @@
 """The exact gradient of a large batch in the memory of a small one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -77,7 +77,8 @@ def backward_in_chunks(
     after = _RandomState(inputs)
     for index, chunk in enumerate(chunks):
         states[index].restore()
-        with nullcontext() if index + 1 == len(chunks) else _without_exchange(model):
+        last = index + 1 == len(chunks)
+        with nullcontext() if last else getattr(model, "no_sync", nullcontext)():  # gradients are exchanged once
             logits = _logits(model, chunk)
             with torch.autocast(logits.device.type, enabled=False):
                 logits.backward(gradients[index])
@@ -151,9 +152,3 @@ class _RandomState:
         torch.set_rng_state(self.cpu)
         for device, state in self.others.items():
             torch.get_device_module(device).set_rng_state(state, device)
-
-
-def _without_exchange(model: nn.Module) -> AbstractContextManager[Any]:
-    no_sync: Any = getattr(model, "no_sync", None)
-    context: AbstractContextManager[Any] = nullcontext() if no_sync is None else no_sync()
-    return context

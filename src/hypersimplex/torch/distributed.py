@@ -71,13 +71,9 @@ def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
     batch = _batch.fit(input, target)
-    for name in ("weight", "k", "prior", "tau"):
-        value = getattr(settings, name)
-        if value is not None:
-            each = _batch.per_class(name, value, batch.classes, batch.logits.device)
-            if name == "prior" and each.device.type == "cpu":
-                _batch.check_prior(each)
-    if batch.dense is not None and batch.dense.device.type == "cpu":
+    if input.is_cpu and settings.prior is not None:
+        _batch.check_prior(_batch.per_class("prior", settings.prior, batch.classes, input.device))
+    if input.is_cpu and batch.dense is not None:
         _batch.check_dense(batch.dense)
     return batch
 

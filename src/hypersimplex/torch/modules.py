@@ -177,15 +177,15 @@ class HyperSimplexLoss(State):
             if not isinstance(batch, Tensor) and not _is_pair(batch):
                 kind = type(batch).__name__
                 raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
-            outcome = self._measure(batch)
+            logits, target = (batch, None) if isinstance(batch, Tensor) else batch
+            outcome = self._measure(logits, target)
             if not found:
                 own = self._buffers_for(outcome.classes, outcome.loss)
                 found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
-            logits, pair = (batch, False) if isinstance(batch, Tensor) else (batch[0], True)
-            _tracking.track(found, outcome, 0.0, _positions(logits), with_share=pair)
-            if not isinstance(batch, Tensor):
-                self._note_multilabel(batch[0], batch[1], outcome)
-                samples.add(batch[0], batch[1], self.ignore_index)
+            _tracking.track(found, outcome, 0.0, _positions(logits), with_share=target is not None)
+            if target is not None:
+                self._note_multilabel(logits, target, outcome)
+                samples.add(logits, target, self.ignore_index)
         if not found:
             raise ValueError("batches must hold at least one batch of logits, got none")
         moved = found["seen"] > 0
@@ -195,7 +195,7 @@ class HyperSimplexLoss(State):
             own["share"].copy_(found["share"])
             own["samples"].copy_(found["samples"])
         if samples.logits:
-            self._sharpen(*samples.both())
+            self._sharpen(torch.cat(samples.logits), torch.cat(samples.targets))
         return self
 
     def _sharpen(self, logits: Tensor, targets: Tensor) -> None:
@@ -242,9 +242,8 @@ class HyperSimplexLoss(State):
     def _tau_of(self, threshold: Tensor) -> Tensor:
         return per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
 
-    def _measure(self, batch: Tensor | Sequence[Tensor]) -> Outcome:
-        if not isinstance(batch, Tensor):
-            logits, target = batch
+    def _measure(self, logits: Tensor, target: Tensor | None) -> Outcome:
+        if target is not None:
             settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau, self.label_smoothing)
             return compute(logits, target, settings, self.group)
         prior, seen = self.prior, self._buffers["samples"]
@@ -253,9 +252,9 @@ class HyperSimplexLoss(State):
         if self.k is None and prior is None:
             raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
         # With k given, any target has the same thresholds.
-        shape = batch.shape[:1] + batch.shape[2:]
-        anything = torch.zeros_like(batch) if batch.dim() == 1 else batch.new_zeros(shape, dtype=torch.int64)
-        return compute(batch, anything, Settings(None, IGNORED, "sum", self.k, prior, self.tau), self.group)
+        shape = logits.shape[:1] + logits.shape[2:]
+        anything = torch.zeros_like(logits) if logits.dim() == 1 else logits.new_zeros(shape, dtype=torch.int64)
+        return compute(logits, anything, Settings(None, IGNORED, "sum", self.k, prior, self.tau), self.group)
 
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks

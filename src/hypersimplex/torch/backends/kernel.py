@@ -50,16 +50,13 @@ def _project(
     k, ks = _per_slice("k", k, x, dim)
     tau, taus = _per_slice("tau", tau, x, dim)
     failure = _kernel.project(
-        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim, threads=_threads()
-    )
+        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
     if failure:
         k, tau = k if ks is None else ks, tau if taus is None else taus
         _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y if y is None or y.dtype is dtype else y.to(dtype), mu
-
-
-def _threads() -> int:
-    return torch.get_num_threads()
 
 
 def _view(value: Tensor | None) -> Any:
@@ -85,7 +82,7 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     x = even("input", x, dim)
     y = torch.empty_like(x)
     k, ks = _per_slice("k", k, x, dim)
-    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=_threads())
+    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=torch.get_num_threads())
     if failure:
         _checks.raise_failure(failure, k if ks is None else ks, 1.0, x.shape[dim], f"dim {dim}")
     return y.to(dtype)
@@ -123,7 +120,7 @@ def _pullback(
     tau, taus = _per_slice("tau", tau, y, dim)
     _kernel.backward(
         y.numpy(), v.numpy(), tau, grad=_view(to_x), grad_k=_view(to_k), grad_tau=_view(to_tau), taus=_view(taus),
-        axis=dim, threads=_threads(),
+        axis=dim, threads=torch.get_num_threads(),
     )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
 
@@ -227,6 +224,6 @@ def _at_thresholds(
     x, dense, grad = (t if t is None or t.dim() == 3 else t.unsqueeze(2) for t in (batch.logits, batch.dense, grad))
     arrays = {name: doubles(name, value, (batch.classes,)).numpy() for name, value in numbers.items()}
     _kernel.at_thresholds(
-        _view(x), labels=_view(batch.labels), dense=_view(dense), ignored=ignore_index, threads=_threads(),
+        _view(x), labels=_view(batch.labels), dense=_view(dense), ignored=ignore_index, threads=torch.get_num_threads(),
         sums=_view(sums), grad=_view(grad), **arrays,
     )  # fmt: skip

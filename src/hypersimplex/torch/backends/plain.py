@@ -15,7 +15,7 @@ from hypersimplex import _checks
 from hypersimplex._search import Start, middle, search
 from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
-from hypersimplex.torch._boundary import slices, widest
+from hypersimplex.torch._boundary import computed, slices, widest
 from hypersimplex.torch.backends.plain_box import box as box
 
 
@@ -27,7 +27,7 @@ def project(
     _check(x, k, tau, dim)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
-    y, mu = _solve(_wide(x).movedim(dim, -1), k, tau)
+    y, mu = _solve(x.to(computed(x.dtype)).movedim(dim, -1), k, tau)
     return y.movedim(-1, dim).to(x.dtype), mu
 
 
@@ -36,7 +36,7 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     _check(x, k, torch.ones_like(k), dim, whole=True)
     if x.numel() == 0:
         return torch.empty_like(x)
-    return _choose(_wide(x).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
+    return _choose(x.to(computed(x.dtype)).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
 
 
 def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callable[..., Any] = project) -> Tensor:
@@ -79,7 +79,7 @@ def pullback(
     y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Can be differentiated again."""
-    wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+    wide = computed(v.dtype)
     y, w = y.to(wide), v.to(wide)
     each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
     active, count = active_entries(y.detach(), dim)
@@ -140,10 +140,6 @@ def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tenso
         t = torch.where(c.kept, t, -torch.inf)
     p = t.clamp(0, 1)
     return t, p, c.errors(p)
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float32 or x.dtype == torch.float64 else x.float()
 
 
 def _each(value: Number, x: Tensor, dim: int) -> Tensor:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch._batch import Batch, Settings
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch.backends import plain
 from hypersimplex.torch.backends.triton import _backend
 
@@ -153,10 +154,9 @@ def _compare(
     except Exception as error:  # whatever a compiler or a launch may raise
         yield f"{where}: {type(error).__name__}: {str(error)[:500]}"
         return
-    computed = torch.float64 if dtype is torch.float64 else torch.float32
     for name, w, size in zip(names, want, worst, strict=True):
         # Entries differ by rounding; sums over a slice by the rounding of many.
-        eps = 4 * torch.finfo(dtype).eps + 256 * torch.finfo(computed).eps
+        eps = 4 * torch.finfo(dtype).eps + 256 * torch.finfo(computed(dtype)).eps
         finite = w[w.isfinite()]
         limit = eps * max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
         if not size <= limit:
