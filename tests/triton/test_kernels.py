@@ -135,7 +135,7 @@ def test_the_loss_is_that_of_plain_torch(dtype, dense, tile):
     x, labels = to_torch(rng.normal(size=(45, 3)).astype(dtype)), torch.from_numpy(rng.integers(0, 2, size=45))
     target = torch.nn.functional.one_hot(labels, 3) * 0.8 + 0.05  # class 2 is absent from the labels
     labels[::7] = -100
-    batch = Batch(x, None, target.to(x.dtype), (45,)) if dense else Batch(x, labels, None, (45,))
+    batch = Batch(x, target.to(x.dtype) if dense else labels, dense, (45,))
     settings = Settings(torch.tensor([1.0, 2.0, 0.5]), -100, "mean", None, None, torch.tensor([0.5, 1.0, 2.0]))
     got, want = loss(batch, settings, True), plain.loss(batch, settings, True)
     same(got, want, tolerance(dtype))
@@ -156,14 +156,14 @@ def test_the_settings_of_the_loss(reduction, given):
     x = torch.from_numpy(np.random.default_rng(5).normal(size=(7, 3, 2)).astype(np.float32))
     labels = torch.tensor([0, 1, 1, 1, 0, 1, 1, 0, 0, 1, 2, 1, 0, 1]).reshape(7, 2)
     given = {"weight": None, "ignore_index": -100, "k": None, "prior": None, "tau": 1.0, **given}
-    batch, settings = Batch(x, labels, None, (7, 2)), Settings(reduction=reduction, **given)
+    batch, settings = Batch(x, labels, False, (7, 2)), Settings(reduction=reduction, **given)
     same(loss(batch, settings, True), plain.loss(batch, settings, True), 1e-6)
 
 
 def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
     settings = Settings(None, -100, "mean", None, None, 1.0)
     for labels in (torch.full((3,), -100), torch.empty(0, dtype=torch.int64)):
-        got = loss(Batch(torch.zeros(len(labels), 2), labels, None, labels.shape), settings, True)
+        got = loss(Batch(torch.zeros(len(labels), 2), labels, False, labels.shape), settings, True)
         assert got.loss.isnan()
         assert got.gradient.tolist() == [[0, 0]] * len(labels)
 
@@ -172,7 +172,7 @@ def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
 def test_a_label_that_is_no_class_makes_the_loss_nan(label):
     labels = torch.tensor([0, label, 1, 2])
     settings = Settings(None, -100, "sum", None, None, 1.0)
-    assert loss(Batch(torch.zeros(4, 3), labels, None, (4,)), settings, True).loss.isnan()
+    assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
 
 
 def test_empty_arrays():

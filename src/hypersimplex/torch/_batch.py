@@ -53,8 +53,8 @@ class Batch(NamedTuple):
     """Logits and targets as (samples, classes, positions), without the last dim where there is none."""
 
     logits: Tensor
-    labels: Tensor | None  # (samples, positions), int64
-    dense: Tensor | None  # like logits
+    target: Tensor  # labels (samples, positions) in int64, or dense targets like logits
+    dense: bool
     shape: tuple[int, ...]  # of one loss for each sample and position
 
     @property
@@ -65,11 +65,9 @@ class Batch(NamedTuple):
         """The same with positions as samples: logits (rows, classes), labels (rows,)."""
         if self.logits.dim() == 2:
             return self
-        logits = self.logits.transpose(1, 2).reshape(-1, self.classes)
-        if self.labels is not None:
-            return Batch(logits, self.labels.reshape(-1), None, self.shape)
-        assert self.dense is not None
-        return Batch(logits, None, self.dense.transpose(1, 2).reshape(-1, self.classes), self.shape)
+        logits, target = self.logits.transpose(1, 2).reshape(-1, self.classes), self.target
+        target = target.transpose(1, 2).reshape(-1, self.classes) if self.dense else target.reshape(-1)
+        return Batch(logits, target, self.dense, self.shape)
 
 
 def fit(input: Tensor, target: Tensor) -> Batch:
@@ -80,7 +78,7 @@ def fit(input: Tensor, target: Tensor) -> Batch:
     if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
         given = target.shape  # what nearly every call looks like
         if given[0] == input.shape[0] and input.is_cpu and target.is_cpu:
-            return Batch(input, target, None, given)
+            return Batch(input, target, False, given)
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
     if target.device != input.device:
@@ -106,7 +104,7 @@ def fit(input: Tensor, target: Tensor) -> Batch:
         labels = _converted(labels, torch.int64)
     if input.dim() > 2:
         input, labels = input.flatten(2), labels.flatten(1)
-    return Batch(input, labels, None, () if single else given)
+    return Batch(input, labels, False, () if single else given)
 
 
 def _fit_dense(input: Tensor, target: Tensor) -> Batch:
@@ -115,10 +113,10 @@ def _fit_dense(input: Tensor, target: Tensor) -> Batch:
     half = input.dtype in (torch.float16, torch.bfloat16)
     dense = _converted(target, torch.float32 if half else input.dtype)
     if input.dim() == 1:
-        return Batch(input.unsqueeze(1), None, dense.unsqueeze(1), input.shape)
+        return Batch(input.unsqueeze(1), dense.unsqueeze(1), True, input.shape)
     if input.dim() == 2:
-        return Batch(input, None, dense, input.shape[:1])
-    return Batch(input.flatten(2), None, dense.flatten(2), input.shape[:1] + input.shape[2:])
+        return Batch(input, dense, True, input.shape[:1])
+    return Batch(input.flatten(2), dense.flatten(2), True, input.shape[:1] + input.shape[2:])
 
 
 def _converted(target: Tensor, dtype: torch.dtype) -> Tensor:

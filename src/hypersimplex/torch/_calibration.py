@@ -30,11 +30,10 @@ class Samples:
         self.room = MOST
 
     def add(self, input: Tensor, target: Tensor, ignore_index: int) -> None:
-        rows, labels, targets, _ = _batch.fit(input.detach(), target.detach()).rows()
-        if labels is not None:
-            kept = labels != ignore_index
-            rows, targets = rows[kept], torch.nn.functional.one_hot(labels[kept], rows.shape[1])
-        assert targets is not None
+        rows, targets, dense, _ = _batch.fit(input.detach(), target.detach()).rows()
+        if not dense:
+            kept = targets != ignore_index
+            rows, targets = rows[kept], torch.nn.functional.one_hot(targets[kept], rows.shape[1])
         step = max(1, math.ceil(rows.shape[0] / max(1, min(self.room, MOST_OF_A_BATCH))))
         if self.room > 0:
             self.logits.append(rows[::step])

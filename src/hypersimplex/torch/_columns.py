@@ -8,16 +8,15 @@ from torch import Tensor
 
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Outcome, Settings, check_labels, fit, is_readable, per_class
-from hypersimplex.torch._boundary import computed, widest
+from hypersimplex.torch._boundary import computed, has_memory, is_compiling, widest
 
 
 class Columns(NamedTuple):
     """A batch with one row for each class, samples and positions along it, in float32 or float64."""
 
     logits: Tensor  # an ignored sample is a masked entry
-    labels: Tensor | None  # 0 where ignored
+    target: Tensor  # dense, or labels: 0 where ignored
     kept: Tensor | None  # with labels: which are not ignored
-    dense: Tensor | None
     counts: Tensor  # the sum of every class's targets
     samples: Tensor | int  # that count
     labelled: Tensor | None = None  # with labels: how many samples each class has
@@ -25,28 +24,27 @@ class Columns(NamedTuple):
 
     def errors(self, p: Tensor) -> Tensor:
         """p minus the targets."""
-        if self.dense is not None:
-            return p - self.dense
-        assert self.labels is not None
-        assert self.kept is not None
+        if self.kept is None:
+            return p - self.target
         kept = self.kept.to(p.dtype).unsqueeze(0)
         if self.smoothing:
             p = p - kept * (self.smoothing / p.shape[0])
-        return p.scatter_add(0, self.labels.unsqueeze(0), kept * (self.smoothing - 1))
+        return p.scatter_add(0, self.target.unsqueeze(0), kept * (self.smoothing - 1))
 
 
 def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     x, classes = batch.logits, batch.classes
     can_read = is_readable(x)
     wide = computed(x.dtype)
+    if not is_compiling():
+        has_memory("target", batch.target)
     logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
-    if batch.labels is None:
-        assert batch.dense is not None
+    if batch.dense:
         if can_read:
-            _batch.check_dense(batch.dense)
-        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
-        return Columns(logits, None, None, dense, dense.sum(1, dtype=widest(x.device)), logits.shape[1])
-    labels = batch.labels.reshape(-1)
+            _batch.check_dense(batch.target)
+        dense = batch.target.to(wide).transpose(0, 1).reshape(classes, -1)
+        return Columns(logits, dense, None, dense.sum(1, dtype=widest(x.device)), logits.shape[1])
+    labels = batch.target.reshape(-1)
     kept = labels != ignore_index
     safe = torch.where(kept, labels, 0)
     if can_read:
@@ -55,11 +53,11 @@ def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     wanted = counts
     if smoothing:
         wanted = (1 - smoothing) * counts + smoothing / classes * samples
-    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, wanted, samples, counts, smoothing)
+    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, wanted, samples, counts, smoothing)
 
 
 def count(labels: Tensor, kept: Tensor, classes: int) -> Tensor:
-    """How many samples of each class are kept; others have any class. float32 would count to 2^24 only."""
+    """How many samples of each class are kept; the others may have any class. float32 would count to 2^24 only."""
     counting = widest(labels.device)
     zeros = torch.zeros(classes, dtype=counting, device=labels.device)
     return zeros.index_add(0, labels, kept.to(counting))
@@ -71,7 +69,7 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
     """
     batch, share = fit(input, target), settings.label_smoothing
     even = share / max(batch.classes, 2)
-    if batch.labels is None:
+    if batch.dense:
         return target * (1 - share) + even, settings._replace(label_smoothing=0.0)
     if (
         input.dim() == 1
@@ -80,9 +78,9 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
         or bool((target == settings.ignore_index).any())
     ):
         return target, settings
-    check_labels(batch.labels, batch.classes)
+    check_labels(batch.target, batch.classes)
     dense = torch.full_like(batch.logits, even, dtype=widest(input.device), requires_grad=False)
-    dense.scatter_(1, batch.labels.unsqueeze(1), 1 - share + even)
+    dense.scatter_(1, batch.target.unsqueeze(1), 1 - share + even)
     return dense.reshape(input.shape), settings._replace(label_smoothing=0.0)
 
 

@@ -30,7 +30,7 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
         part = Part(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
-        by_weight = settings.weight is not None and batch.labels is not None and settings.reduction == "mean"
+        by_weight = settings.weight is not None and not batch.dense and settings.reduction == "mean"
         counts = tau if given and not by_weight else ranks.sum(part.counts())
         k = _columns.wanted(settings, counts, n).detach().contiguous()
         _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
@@ -67,20 +67,17 @@ class Part:
 
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
         self.backend, self.tau, self.ignored = pick(batch.logits), tau, ignore_index
-        logits, labels, dense, shape = batch
-        self.batch = self.backend.prepare(
-            Batch(logits.detach(), labels, None if dense is None else dense.detach(), shape)
-        )
-        self.dtype = computed(logits.dtype)
-        self.kept = None if labels is None else (labels != ignore_index).reshape(-1)
+        detached = batch._replace(logits=batch.logits.detach(), target=batch.target.detach())
+        self.batch = self.backend.prepare(detached)
+        self.dtype = computed(batch.logits.dtype)
+        self.kept = None if batch.dense else (batch.target != ignore_index).reshape(-1)
 
     def counts(self) -> Tensor:
         """The sum of every class's targets."""
-        _, labels, dense, _ = self.batch
-        if labels is None or self.kept is None:
-            assert dense is not None
-            return dense.sum([d for d in range(dense.dim()) if d != 1], dtype=torch.float64)
-        return _columns.count(torch.where(self.kept, labels.reshape(-1), 0), self.kept, self.batch.classes)
+        target = self.batch.target
+        if self.kept is None:
+            return target.sum([d for d in range(target.dim()) if d != 1], dtype=torch.float64)
+        return _columns.count(torch.where(self.kept, target.reshape(-1), 0), self.kept, self.batch.classes)
 
     def solve(self, k: Tensor) -> Tensor | None:
         """The thresholds of this rank's samples alone, or None without samples."""

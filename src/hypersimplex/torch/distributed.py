@@ -23,7 +23,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _batch, _own_loss, _rank_search
 from hypersimplex.torch._batch import Batch, Outcome, Settings
-from hypersimplex.torch._boundary import is_eager
+from hypersimplex.torch._boundary import has_memory, is_eager
 from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
@@ -68,19 +68,21 @@ def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
         if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
             raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
+        if isinstance(value, Tensor):
+            has_memory(name, value)
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
     batch = _batch.fit(input, target)
     if input.is_cpu and settings.prior is not None:
         _batch.check_prior(_batch.per_class("prior", settings.prior, batch.classes, input.device))
-    if input.is_cpu and batch.dense is not None:
-        _batch.check_dense(batch.dense)
+    if input.is_cpu and batch.dense:
+        _batch.check_dense(batch.target)
     return batch
 
 
 def _needs_more(batch: Batch, settings: Settings) -> bool:
     """Whether something besides the logits wants a gradient."""
-    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.dense)
+    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.target)
     return torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in others)
 
 
@@ -94,15 +96,11 @@ def _searches(batch: Batch, agreed: Agreement) -> bool:
 
 def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement) -> Outcome:
     rows, rank = agreed.rows, ranks.rank
-    own, labels, dense, _ = batch.rows()
-    logits = ranks.gather(own, rows)
+    own, target, dense, _ = batch.rows()
+    logits, targets = ranks.gather(own, rows), ranks.gather(target, rows)
     logits[rank] = scaled(own, ranks.size)
-    if dense is None:
-        assert labels is not None
-        targets = ranks.gather(labels, rows)
-    else:
-        targets = ranks.gather(dense, rows)
-        targets[rank] = scaled(dense, ranks.size)
+    if dense:
+        targets[rank] = scaled(target, ranks.size)
     outcome = _own_loss.compute(torch.cat(logits), torch.cat(targets), settings)
     if settings.reduction != "none":
         return outcome

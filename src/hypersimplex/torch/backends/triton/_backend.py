@@ -116,20 +116,19 @@ def _count(batch: Batch, ignored: int) -> tuple[Tensor, Tensor]:
 
     A label that is no class makes every count NaN, and with that the loss.
     """
-    x, labels, dense, _ = batch
-    if labels is None:
-        assert dense is not None
-        return dense.sum(0, dtype=torch.float64), x.new_full((), x.shape[0], dtype=torch.float64)
-    kept = labels != ignored
-    bad = kept & ((labels < 0) | (labels >= batch.classes))
+    x, target, dense, _ = batch
+    if dense:
+        return target.sum(0, dtype=torch.float64), x.new_full((), x.shape[0], dtype=torch.float64)
+    kept = target != ignored
+    bad = kept & ((target < 0) | (target >= batch.classes))
     good = kept & ~bad
-    counts = _columns.count(torch.where(good, labels, 0), good, batch.classes)
+    counts = _columns.count(torch.where(good, target, 0), good, batch.classes)
     return torch.where(bad.any(), torch.nan, counts), kept.sum()
 
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     shape, classes = batch.logits.shape, batch.classes
-    x, labels, dense, _ = flat = batch.rows()
+    x, target, dense, _ = flat = batch.rows()
     counts, samples = _count(flat, settings.ignore_index)
     k = _columns.wanted(settings, counts, samples)
     weight = 1.0 if settings.weight is None else settings.weight
@@ -137,7 +136,7 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
         _numbers(_batch.per_class(name, value, classes, x.device), x, torch.Size([classes]))
         for name, value in (("k", k), ("tau", settings.tau), ("weight", weight))
     )
-    labelled = None if settings.weight is None or labels is None else counts
+    labelled = None if settings.weight is None or dense else counts
     by = torch.as_tensor(_columns.divisor(weight, labelled, samples)).to(torch.float64)
     scale = 1 / torch.where(by == 0, 1, by) if settings.reduction == "mean" else torch.ones_like(by)
     even = _even(x)
@@ -146,11 +145,11 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if x.numel():
         from hypersimplex.torch.backends.triton import _kernels
 
-        p, target = plan(x.shape, 0), (dense if labels is None else labels).contiguous()  # type: ignore[union-attr]
+        p, target = plan(x.shape, 0), target.contiguous()
         with torch.cuda.device_of(x):
             _kernels.loss[p.grid](
                 even, target, target, settings.ignore_index, k, tau, weight, scale.reshape(1), gradient, losses, mu,
-                p.n, p.slices, LABELS=dense is None, LONG=p.is_long, WRITE=with_gradient, **p.sizes,
+                p.n, p.slices, LABELS=not dense, LONG=p.is_long, WRITE=with_gradient, **p.sizes,
             )  # fmt: skip
     value = losses.sum() * scale
     if settings.reduction == "mean":

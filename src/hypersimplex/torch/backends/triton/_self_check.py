@@ -121,24 +121,22 @@ def differences(device: torch.device, dtype: torch.dtype) -> Iterator[str]:
         yield from _compare(p.name, names, want, dtype, _backend.pullback, y, v, tau, p.dim)
     for name, samples in (("short", _backend.TILE // 16 - 1), ("long", _backend.TILE // 4 + 3)):
         for batch in _batches(samples, device, dtype):
-            kind = "labels" if batch.dense is None else "dense targets"
+            kind = "dense targets" if batch.dense else "labels"
             settings = Settings(None, -100, "mean", None, None, 0.5)
-            outcome = plain.loss(batch, settings, True)
-            names = ("value", "gradient", "mu and k")
-            expected = (outcome.loss, outcome.gradient, outcome.mu_and_k)
-            yield from _compare(f"{name} loss with {kind}", names, expected, dtype, _loss, batch, settings)
+            names, want = ("value", "gradient", "mu and k"), _loss(plain, batch, settings)
+            yield from _compare(f"{name} loss with {kind}", names, want, dtype, _loss, _backend, batch, settings)
 
 
 def _batches(samples: int, device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
     x = _spread(samples, 5, seed=3).to(device, dtype)
     labels = (torch.arange(samples, device=device) * 7 + 3) % 4  # class 4 is absent
     dense = (_spread(samples, 5, seed=4).to(device, dtype) + 2) / 4
-    yield Batch(x, torch.where(labels * 5 % 11 == 4, -100, labels), None, (samples,))
-    yield Batch(x, None, dense, (samples,))
+    yield Batch(x, torch.where(labels * 5 % 11 == 4, -100, labels), False, (samples,))
+    yield Batch(x, dense, True, (samples,))
 
 
-def _loss(batch: Batch, settings: Settings) -> tuple[Any, ...]:
-    outcome = _backend.loss(batch, settings, True)
+def _loss(backend: Any, batch: Batch, settings: Settings) -> tuple[Any, ...]:
+    outcome = backend.loss(batch, settings, True)
     return outcome.loss, outcome.gradient, outcome.mu_and_k
 
 
