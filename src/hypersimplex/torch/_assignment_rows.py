@@ -20,8 +20,8 @@ Array = NDArray[Any]
 
 def solve(
     x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """y, in the dtype it was computed in, the biases, the inverse that gradients need, and the number of steps.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """y, in the dtype it was computed in, the biases, and the inverse that gradients need.
 
     k has one number for each row.
     """
@@ -43,7 +43,7 @@ def solve(
     wide = computed(x.dtype)
     y = torch.as_tensor(rows.y, device=x.device)
     bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
-    return y, bias, inverse, found.steps
+    return y, bias, inverse
 
 
 def column_sums(v: Tensor) -> Tensor:

@@ -134,8 +134,11 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
     """Numbers on input's device, in its widest dtype."""
     dtype = widest(input.device)
     if not isinstance(value, Tensor):
-        if not isinstance(value, float | int):
-            check_array(name, value)
+        if not isinstance(value, float | int):  # torch would take these without a word, and drop half of them
+            if np.iscomplexobj(value):
+                raise _checks.not_real(name, getattr(value, "dtype", "complex"))
+            if isinstance(value, np.ma.MaskedArray):
+                raise _checks.masked_array(name)
         try:
             value = torch.as_tensor(value, dtype=dtype, device=input.device)
         except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -148,11 +151,3 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
     if value.layout is not torch.strided or (value.is_meta and not input.is_meta):
         raise _checks.no_values(name, kind(value))
     return value.to(input.device, dtype)
-
-
-def check_array(name: str, value: Any) -> None:
-    """What torch would take without a word, and drop half of."""
-    if np.iscomplexobj(value):
-        raise _checks.not_real(name, getattr(value, "dtype", "complex"))
-    if isinstance(value, np.ma.MaskedArray):
-        raise _checks.masked_array(name)

@@ -45,7 +45,11 @@ class State(KeepsDigits):
 
     def __init__(self, num_classes: int | None) -> None:
         super().__init__()
-        self.num_classes = num_classes if num_classes is None else _check_classes(num_classes)
+        if num_classes is not None:
+            num_classes = whole("num_classes", num_classes)
+            if num_classes < 1:
+                raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        self.num_classes = num_classes
         for name in FACTS:  # floating point: averages of models multiply buffers by 0.999
             with torch.inference_mode(False):
                 self.register_buffer(name, torch.zeros(()))
@@ -193,13 +197,6 @@ def store(module: nn.Module, **values: Any) -> None:
 
 def can_read(value: Tensor | None) -> bool:
     return type(value) is Tensor and not value.is_meta and not is_compiling() and not is_recorded()
-
-
-def _check_classes(num_classes: Any) -> int:
-    count = whole("num_classes", num_classes)
-    if count < 1:
-        raise ValueError(f"num_classes must be at least 1, got {count}")
-    return count
 
 
 def check_per_class(num_classes: int | None, **values: Any) -> None:

@@ -87,7 +87,7 @@ class Assignment(torch.autograd.Function):
     def forward(
         ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None, ranks: Ranks | None
     ) -> tuple[Tensor, Tensor]:
-        y, bias, inverse, _ = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
+        y, bias, inverse = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
         ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)

@@ -8,19 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hypersimplex import _checks
-from hypersimplex.torch import _calibration, _tracking, decisions
-from hypersimplex.torch._batch import (
-    IGNORED,
-    Number,
-    Outcome,
-    Settings,
-    check_plain_numbers,
-    check_reduction,
-    check_smoothing,
-    per_class,
-    smoothing,
-    whole,
-)
+from hypersimplex.torch import _batch, _calibration, _tracking, decisions
+from hypersimplex.torch._batch import Number, Outcome, Settings
 from hypersimplex.torch._state import State, can_read, check_per_class, store
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
@@ -98,12 +87,12 @@ class HyperSimplexLoss(State):
             raise _checks.both_given(k, prior)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
-        check_reduction(reduction)
-        check_plain_numbers(k, prior, tau)
-        self.label_smoothing = smoothing(label_smoothing)
-        check_smoothing(self.label_smoothing)
+        _batch.check_reduction(reduction)
+        _batch.check_plain_numbers(k, prior, tau)
+        self.label_smoothing = _batch.smoothing(label_smoothing)
+        _batch.check_smoothing(self.label_smoothing)
         check_per_class(num_classes, weight=weight, k=k, prior=prior, tau=tau)
-        self.ignore_index = whole("ignore_index", ignore_index)
+        self.ignore_index = _batch.whole("ignore_index", ignore_index)
         self.reduction = reduction
         self.momentum = momentum
         self.group = group
@@ -240,7 +229,7 @@ class HyperSimplexLoss(State):
         return input.unsqueeze(0), target.unsqueeze(0)
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
-        return per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
+        return _batch.per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
 
     def _measure(self, logits: Tensor, target: Tensor | None) -> Outcome:
         if target is not None:
@@ -254,7 +243,7 @@ class HyperSimplexLoss(State):
         # With k given, any target has the same thresholds.
         shape = logits.shape[:1] + logits.shape[2:]
         anything = torch.zeros_like(logits) if logits.dim() == 1 else logits.new_zeros(shape, dtype=torch.int64)
-        return compute(logits, anything, Settings(None, IGNORED, "sum", self.k, prior, self.tau), self.group)
+        return compute(logits, anything, Settings(None, _batch.IGNORED, "sum", self.k, prior, self.tau), self.group)
 
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks
