@@ -4,9 +4,8 @@ This is the NumPy front end; hypersimplex.torch and the others are imported by t
 """
 
 from hypersimplex._box import box_section
-from hypersimplex._numpy import binary_argmax, soft_binary_argmax, soft_topk, threshold
+from hypersimplex._numpy import binary_argmax, soft_binary_argmax, soft_topk, soft_topk_segments, threshold
 from hypersimplex._numpy_assignment import soft_assignment
-from hypersimplex._segments import soft_topk_segments
 from hypersimplex._version import __version__
 
 __all__ = [

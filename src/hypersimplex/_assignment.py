@@ -72,15 +72,19 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     if not start.any() and (usable > 0).all():
         start = _from_sample(rows, capacity, wanted, spread)
     search = _Search(rows, capacity, start)  # which complains of bad rows before the columns are judged
-    _check_total(wanted, capacity, usable)
+    room = float(np.minimum(capacity, usable).sum())
+    if room < wanted * (1 - _ROUNDING):
+        raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
     search.widest = 2 * (spread + rows.tau)
     if not search.run(_DIRECT_STEPS, patient=False):
         _check_forced(rows, search.bias, capacity)
         rows.widen()
         _by_cooling(search, spread)
     links = laplacian(rows.pairs(rows.tau))
-    free = _grounded(search.bias > 0, search.bias, components(links))
-    return Found(search.bias, _inverse_on(links, free), search.steps, search.passes)
+    free = np.ix_(*[_grounded(search.bias > 0, search.bias, components(links))] * 2)
+    inverse = np.zeros_like(links)
+    inverse[free] = np.linalg.inv(links[free])
+    return Found(search.bias, inverse, search.steps, search.passes)
 
 
 def _from_sample(rows: Rows, capacity: Array, wanted: float, spread: float) -> Array:
@@ -258,18 +262,6 @@ def _grounded(free: NDArray[np.bool_], bias: Array, parts: NDArray[np.int64]) ->
     return free
 
 
-def _inverse_on(links: Array, free: NDArray[np.bool_]) -> Array:
-    inverse = np.zeros_like(links)
-    inverse[np.ix_(free, free)] = np.linalg.inv(links[np.ix_(free, free)])
-    return inverse
-
-
-def _check_total(wanted: float, capacity: Array, usable: Array) -> None:
-    room = float(np.minimum(capacity, usable).sum())
-    if room < wanted * (1 - _ROUNDING):
-        raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
-
-
 def _check_forced(rows: Rows, bias: Array, capacity: Array) -> None:
     """The biases of experts that cannot have enough room run away from the others."""
     order = np.argsort(-bias, kind="stable")
@@ -288,5 +280,5 @@ def as_capacity(value: Any, experts: int) -> Array:
         raise _checks.wrong_shape("capacity", (experts,), array.shape)
     array = np.broadcast_to(array, (experts,))
     for bad in array[~(array >= 0)][:1]:
-        raise _checks.bad_capacity(float(bad))
+        raise ValueError(f"capacity must be at least 0, got {float(bad)}")
     return np.minimum(array, 1e300)  # no limit is a limit too

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, SupportsIndex
 Failure = tuple[str, int, int]
 
 
-def _is_installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:  # by whoever keeps it out
@@ -19,7 +19,7 @@ def _is_installed(name: str) -> bool:
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
     """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
     hypersimplex and adds the packages of the extra."""
-    brings_torch = extra in ("torch", "sklearn", "study", "ray") and not _is_installed("torch")
+    brings_torch = extra in ("torch", "sklearn", "study", "ray") and not is_installed("torch")
     first = " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
     command = f"pip install 'hypersimplex[{extra}]'{first if brings_torch else ''}"
     return ModuleNotFoundError(f"{what} needs {needs}; install it with: {command}")
@@ -60,10 +60,6 @@ def check_number(name: str, value: object) -> float:
 
 def too_large(name: str) -> ValueError:
     return ValueError(f"{name} must be a number that float64 holds, got one beyond 1e308")
-
-
-def not_a_buffer(name: str) -> TypeError:
-    return TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
 
 
 def not_real(name: str, dtype: object) -> TypeError:
@@ -113,9 +109,10 @@ def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
         raise bad_k(k, n, dim)
 
 
-def raise_failure(failure: Failure, k: float, tau: float, n: int, dim: str) -> NoReturn:
-    """Say in words what the kernel found wrong with a slice whose k and tau are these."""
-    what, _, limit = failure
+def raise_failure(failure: Failure, k: Any, tau: Any, n: int, dim: str) -> NoReturn:
+    """Say in words what the kernel found wrong with a slice. k and tau: a number, or an array of one for each slice."""
+    what, at, limit = failure
+    k, tau = (float(v.reshape(-1)[at]) if hasattr(v, "reshape") else v for v in (k, tau))
     if what == "tau":
         raise bad_tau(tau)
     if what == "masked":
@@ -180,7 +177,7 @@ def bad_offsets(size: int, offset: int) -> ValueError:
     return ValueError(f"offsets must rise from 0 to {size} (the size of the input), got {offset} in its place")
 
 
-def raise_segment_failure(failure: Failure, k: float, tau: float, size: int, n: int) -> NoReturn:
+def raise_segment_failure(failure: Failure, k: Any, tau: Any, size: int, n: int) -> NoReturn:
     """Say in words what the kernel found wrong with a segment of n entries."""
     if failure[0] == "offsets":
         raise bad_offsets(size, failure[2])
@@ -214,19 +211,11 @@ def lost_thresholds(classes: int) -> RuntimeError:
     )
 
 
-def bad_smoothing(value: object) -> ValueError:
-    return ValueError(f"label_smoothing must be between 0 and 1, got {value}")
-
-
 # Of the assignment
 
 
 def not_a_matrix(name: str, shape: Sequence[int]) -> ValueError:
     return ValueError(f"{name} must have two dims, tokens and experts, got shape {tuple(shape)}")
-
-
-def bad_capacity(capacity: float) -> ValueError:
-    return ValueError(f"capacity must be at least 0, got {capacity}")
 
 
 def too_little_capacity(wanted: float, total: float, room: float) -> ValueError:

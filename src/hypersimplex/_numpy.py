@@ -83,8 +83,41 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     k_number, k_array = per_slice("k", k, slices)
     failure = _kernel.binary(x, k_number, y, k_array, along, threads())
     if failure:
-        _fail(failure, k_number, k_array, 1.0, None, x.shape[along], axis)
+        _checks.raise_failure(failure, k_number if k_array is None else k_array, 1.0, x.shape[along], f"axis {axis}")
     return y if y.dtype == dtype else y.astype(dtype)
+
+
+def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
+    """Compute soft_topk of every segment x[offsets[i]:offsets[i + 1]], for rows of different lengths.
+
+    The result is that of soft_topk for each segment by itself, or for rows padded with -inf.
+
+    Args:
+        x: floating-point array of one dimension.
+        k: the sum of every segment, from 0 to its size: a number, or one per segment.
+        offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
+        tau: temperature, positive: a number, or one per segment.
+
+    >>> x = np.array([0.1, 1.6, 1.0, 2.0, 2.5])
+    >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])
+    array([0.  , 0.8 , 0.2 , 0.25, 0.75])
+    """
+    x, dtype, _ = prepare(x, -1)
+    _checks.check_flat("x", x.shape)
+    ends = np.asarray(offsets)
+    _checks.check_offsets(ends.shape, ends.dtype.kind in "iu", ends.dtype)
+    ends = np.ascontiguousarray(ends, dtype=np.int64)
+    slices = (len(ends) - 1,)
+    k, ks = per_slice("k", k, slices)
+    tau, taus = per_slice("tau", tau, slices)
+    x = np.ascontiguousarray(x)
+    y = np.empty_like(x)
+    failure = _kernel.segments(x, ends, k, tau, y=y, ks=ks, taus=taus, threads=threads())
+    if failure:
+        n = 0 if failure[0] == "offsets" else int(np.diff(ends)[failure[1]])
+        k, tau = k if ks is None else ks, tau if taus is None else taus
+        _checks.raise_segment_failure(failure, k, tau, x.size, n)
+    return y.astype(dtype, copy=False)
 
 
 def threads() -> int:
@@ -149,19 +182,5 @@ def _project(
     tau_number, tau_array = per_slice("tau", tau, slices)
     failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
     if failure:
-        _fail(failure, k_number, k_array, tau_number, tau_array, x.shape[along], axis)
-
-
-def _fail(
-    failure: _checks.Failure,
-    k: float,
-    k_array: Array | None,
-    tau: float,
-    tau_array: Array | None,
-    n: int,
-    axis: SupportsIndex,
-) -> None:
-    at = failure[1]
-    bad_k = k if k_array is None else float(k_array.flat[at])
-    bad_tau = tau if tau_array is None else float(tau_array.flat[at])
-    _checks.raise_failure(failure, bad_k, bad_tau, n, f"axis {axis}")
+        k, tau = k_number if k_array is None else k_array, tau_number if tau_array is None else tau_array
+        _checks.raise_failure(failure, k, tau, x.shape[along], f"axis {axis}")

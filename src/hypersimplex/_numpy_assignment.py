@@ -79,7 +79,7 @@ class MemoryRows:
         np.subtract(self.x, bias.astype(self.x.dtype), out=self.z)
         failure = _kernel.project(self.z, self.k, self.tau, self.y, self.mu, self.k_array, None, -1, self.threads)
         if failure:
-            k = self.k if self.k_array is None else float(self.k_array[failure[1]])
+            k = self.k if self.k_array is None else self.k_array
             _checks.raise_failure(failure, k, self.tau, self.x.shape[1], self.where)
 
     def place(self, bias: Array) -> Array:

@@ -75,7 +75,7 @@ def part_of_a_rank(samples, classes, backend=kernel):
     target = torch.randint(classes, (samples,), generator=generator)
     target[:: samples // 3] = -100
     tau, mu, low, mean, factor = torch.rand(5, classes, generator=generator, dtype=torch.float64) + 0.1
-    batch = _batch.read(x, target)
+    batch = _batch.fit(x, target)
     return lambda: [
         backend.sums(batch, -100, tau, mu, low * 1e-9),
         backend.gradient(batch, -100, tau, mu, low * 1e-9, mean, factor),

@@ -48,7 +48,7 @@ def pullback(rows: int, n: int):
 
 
 def part_of_a_rank(samples: int, classes: int):
-    batch = _batch.read(torch.randn(samples, classes), torch.randint(classes, (samples,)))
+    batch = _batch.fit(torch.randn(samples, classes), torch.randint(classes, (samples,)))
     ones, zeros = torch.ones(classes, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
     return lambda: kernel.sums(batch, -100, ones, zeros, zeros)
 

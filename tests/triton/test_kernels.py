@@ -10,7 +10,7 @@ import torch
 from hypersimplex import reference
 from hypersimplex.torch._batch import Batch, Settings
 from hypersimplex.torch.backends import plain
-from hypersimplex.torch.backends.triton import _launch, loss, pullback
+from hypersimplex.torch.backends.triton import _backend, loss, pullback
 from hypersimplex.torch.backends.triton import project as project_tensor
 from tests.frontends import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, to_numpy, to_torch, tolerance
 
@@ -22,8 +22,8 @@ both_ways = pytest.mark.parametrize("tile", [None, 16], ids=["one tile", "severa
 def small(request, monkeypatch):
     """With a `tile`, so many entries are one, and slices do not share programs."""
     if "tile" in request.fixturenames and (tile := request.getfixturevalue("tile")):
-        monkeypatch.setattr(_launch, "TILE", tile)
-        monkeypatch.setattr(_launch, "LEAST", 1)
+        monkeypatch.setattr(_backend, "TILE", tile)
+        monkeypatch.setattr(_backend, "LEAST", 1)
 
 
 def project(x, k, tau=1.0, dim=-1):
@@ -73,7 +73,7 @@ def test_odd_sizes_along_any_dim(shape, dim, tile):
 )
 def test_edges(x, k, y, mu, tile, monkeypatch):
     if tile:
-        monkeypatch.setattr(_launch, "TILE", 2)
+        monkeypatch.setattr(_backend, "TILE", 2)
     got, got_mu = project(np.array(x, np.float32), k)
     np.testing.assert_allclose(got, y, rtol=0, atol=1e-7)
     np.testing.assert_allclose(got_mu, mu, rtol=0, atol=1e-7)
@@ -135,7 +135,7 @@ def test_the_loss_is_that_of_plain_torch(dtype, dense, tile):
     x, labels = to_torch(rng.normal(size=(45, 3)).astype(dtype)), torch.from_numpy(rng.integers(0, 2, size=45))
     target = torch.nn.functional.one_hot(labels, 3) * 0.8 + 0.05  # class 2 is absent from the labels
     labels[::7] = -100
-    batch = Batch(x, None, target.to(x.dtype), (45,)) if dense else Batch(x, labels, None, (45,))
+    batch = Batch(x, target.to(x.dtype) if dense else labels, dense, (45,))
     settings = Settings(torch.tensor([1.0, 2.0, 0.5]), -100, "mean", None, None, torch.tensor([0.5, 1.0, 2.0]))
     got, want = loss(batch, settings, True), plain.loss(batch, settings, True)
     same(got, want, tolerance(dtype))
@@ -156,14 +156,14 @@ def test_the_settings_of_the_loss(reduction, given):
     x = torch.from_numpy(np.random.default_rng(5).normal(size=(7, 3, 2)).astype(np.float32))
     labels = torch.tensor([0, 1, 1, 1, 0, 1, 1, 0, 0, 1, 2, 1, 0, 1]).reshape(7, 2)
     given = {"weight": None, "ignore_index": -100, "k": None, "prior": None, "tau": 1.0, **given}
-    batch, settings = Batch(x, labels, None, (7, 2)), Settings(reduction=reduction, **given)
+    batch, settings = Batch(x, labels, False, (7, 2)), Settings(reduction=reduction, **given)
     same(loss(batch, settings, True), plain.loss(batch, settings, True), 1e-6)
 
 
 def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
     settings = Settings(None, -100, "mean", None, None, 1.0)
     for labels in (torch.full((3,), -100), torch.empty(0, dtype=torch.int64)):
-        got = loss(Batch(torch.zeros(len(labels), 2), labels, None, labels.shape), settings, True)
+        got = loss(Batch(torch.zeros(len(labels), 2), labels, False, labels.shape), settings, True)
         assert got.loss.isnan()
         assert got.gradient.tolist() == [[0, 0]] * len(labels)
 
@@ -172,7 +172,7 @@ def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
 def test_a_label_that_is_no_class_makes_the_loss_nan(label):
     labels = torch.tensor([0, label, 1, 2])
     settings = Settings(None, -100, "sum", None, None, 1.0)
-    assert loss(Batch(torch.zeros(4, 3), labels, None, (4,)), settings, True).loss.isnan()
+    assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
 
 
 def test_empty_arrays():
@@ -195,8 +195,8 @@ def test_only_what_is_wanted():
 
 @pytest.mark.parametrize("n", [15, 16, 17, 31, 32, 33])
 def test_sizes_around_one_tile_and_two(n, monkeypatch):
-    monkeypatch.setattr(_launch, "TILE", 16)
-    monkeypatch.setattr(_launch, "LEAST", 1)
+    monkeypatch.setattr(_backend, "TILE", 16)
+    monkeypatch.setattr(_backend, "LEAST", 1)
     x, v = np.random.default_rng(n).normal(size=(2, n)).astype(np.float32)
     agrees(x, n / 3, 0.5)
     y = project(x, n / 3, 0.5)[0].numpy()
@@ -207,10 +207,10 @@ def test_sizes_around_one_tile_and_two(n, monkeypatch):
 @pytest.mark.parametrize("slices", [7, 8, 9])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch):
-    monkeypatch.setattr(_launch, "TILE", 64)
-    monkeypatch.setattr(_launch, "LEAST", 64)
+    monkeypatch.setattr(_backend, "TILE", 64)
+    monkeypatch.setattr(_backend, "LEAST", 64)
     x = np.random.default_rng(slices).normal(size=(slices, 8)).astype(np.float32)
-    assert _launch.plan(torch.Size((slices, 8)), 1).block_c == 8
+    assert _backend.plan(torch.Size((slices, 8)), 1).block_c == 8
     agrees(x if dim else np.ascontiguousarray(x.T), np.linspace(0.5, 7, slices), 0.5, dim)
 
 
@@ -222,7 +222,7 @@ def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch)
      ((100_000, 10), 0, (1024, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
 )  # fmt: skip
 def test_what_fits_one_tile(shape, dim, block, long):
-    p = _launch.plan(torch.Size(shape), dim)
+    p = _backend.plan(torch.Size(shape), dim)
     assert (p.block_n, p.block_c) == block
     assert p.is_long == long
 

@@ -16,15 +16,15 @@ import triton.language as tl
 from hypersimplex.torch import backends
 from hypersimplex.torch.backends import plain
 from hypersimplex.torch.backends import triton as backend
-from hypersimplex.torch.backends.triton import _kernels, _launch, _self_check
+from hypersimplex.torch.backends.triton import _backend, _kernels, _self_check
 
 
 @pytest.fixture(autouse=True)
 def anew(monkeypatch):
     monkeypatch.setattr(_self_check, "_trusted", {})
     monkeypatch.setattr(_self_check, "_distrusted", set())
-    monkeypatch.setattr(_launch, "TILE", 128)
-    monkeypatch.setattr(_launch, "LEAST", 128)
+    monkeypatch.setattr(_backend, "TILE", 128)
+    monkeypatch.setattr(_backend, "LEAST", 128)
 
 
 def as_on_a_device(dtype=torch.float32):
@@ -119,13 +119,13 @@ def test_a_triton_that_cannot_be_imported_is_one_that_differs(monkeypatch):
 
 
 def test_a_wrong_loss_alone_is_found(monkeypatch):
-    right = _launch.loss
+    right = _backend.loss
 
-    def wrong(columns, want_gradient):
-        value, grad, mu = right(columns, want_gradient)
-        return value, 2 * grad, mu
+    def wrong(batch, settings, with_gradient):
+        outcome = right(batch, settings, with_gradient)
+        return outcome._replace(gradient=2 * outcome.gradient)
 
-    monkeypatch.setattr(_launch, "loss", wrong)
+    monkeypatch.setattr(_backend, "loss", wrong)
     monkeypatch.setattr(_self_check, "problems", lambda: iter(()))
     found = list(_self_check.differences(torch.device("cpu"), torch.float32))
     assert len(found) == 4

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hypersimplex import _assignment, _checks, _kernel
 from hypersimplex._numpy_assignment import MemoryRows, average
-from hypersimplex.torch._boundary import doubles, even, widest
+from hypersimplex.torch._boundary import computed, doubles, even, widest
 from hypersimplex.torch._ranks import Ranks
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -20,8 +20,8 @@ Array = NDArray[Any]
 
 def solve(
     x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
-) -> tuple[Tensor, Tensor, Tensor, int]:
-    """y, in the dtype it was computed in, the biases, the inverse that gradients need, and the number of steps.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """y, in the dtype it was computed in, the biases, and the inverse that gradients need.
 
     k has one number for each row.
     """
@@ -40,10 +40,10 @@ def solve(
         _agree(ranks, x.shape[1], limits, float(tau), error)
     first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    wide = computed(x.dtype)
     y = torch.as_tensor(rows.y, device=x.device)
     bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
-    return y, bias, inverse, found.steps
+    return y, bias, inverse
 
 
 def column_sums(v: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class TensorRows:
         self, x: Tensor, k: Tensor, tau: float, backend: Backend,
         add: Callable[[Array], Array], most: Callable[[Array], Array],
     ) -> None:  # fmt: skip
-        self.x = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        self.x = x.to(computed(x.dtype))
         self.k, self.tau, self.backend, self.add, self.most = k, tau, backend, add, most
         self.tolerance = 9e-6 if self.x.dtype == torch.float32 else 1e-9
 

@@ -50,37 +50,35 @@ class Settings(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Logits and targets as (samples, classes, positions); `fit` leaves the last dim out where there is none."""
+    """Logits and targets as (samples, classes, positions), without the last dim where there is none."""
 
     logits: Tensor
-    labels: Tensor | None  # (samples, positions), int64
-    dense: Tensor | None  # like logits
+    target: Tensor  # labels (samples, positions) in int64, or dense targets like logits
+    dense: bool
     shape: tuple[int, ...]  # of one loss for each sample and position
 
     @property
     def classes(self) -> int:
         return self.logits.shape[1]
 
-
-def read(input: Tensor, target: Tensor) -> Batch:
-    """Sort out the shapes; raise an error that names what does not fit."""
-    logits, labels, dense, shape = fit(input, target)
-    if logits.dim() == 3:
-        return Batch(logits, labels, dense, shape)
-    return Batch(
-        logits.unsqueeze(2),
-        None if labels is None else labels.unsqueeze(1),
-        None if dense is None else dense.unsqueeze(2),
-        shape,
-    )
+    def rows(self) -> "Batch":
+        """The same with positions as samples: logits (rows, classes), labels (rows,)."""
+        if self.logits.dim() == 2:
+            return self
+        logits, target = self.logits.transpose(1, 2).reshape(-1, self.classes), self.target
+        target = target.transpose(1, 2).reshape(-1, self.classes) if self.dense else target.reshape(-1)
+        return Batch(logits, target, self.dense, self.shape)
 
 
 def fit(input: Tensor, target: Tensor) -> Batch:
-    """`read` without views that the kernel can do without: each costs as much as solving a small column."""
+    """Sort out the shapes, without views that the kernel can do without; raise an error that names what does not fit.
+
+    Each view costs as much as solving a small column.
+    """
     if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
         given = target.shape  # what nearly every call looks like
         if given[0] == input.shape[0] and input.is_cpu and target.is_cpu:
-            return Batch(input, target, None, given)
+            return Batch(input, target, False, given)
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
     if target.device != input.device:
@@ -106,7 +104,7 @@ def fit(input: Tensor, target: Tensor) -> Batch:
         labels = _converted(labels, torch.int64)
     if input.dim() > 2:
         input, labels = input.flatten(2), labels.flatten(1)
-    return Batch(input, labels, None, () if single else given)
+    return Batch(input, labels, False, () if single else given)
 
 
 def _fit_dense(input: Tensor, target: Tensor) -> Batch:
@@ -115,10 +113,10 @@ def _fit_dense(input: Tensor, target: Tensor) -> Batch:
     half = input.dtype in (torch.float16, torch.bfloat16)
     dense = _converted(target, torch.float32 if half else input.dtype)
     if input.dim() == 1:
-        return Batch(input.unsqueeze(1), None, dense.unsqueeze(1), input.shape)
+        return Batch(input.unsqueeze(1), dense.unsqueeze(1), True, input.shape)
     if input.dim() == 2:
-        return Batch(input, None, dense, input.shape[:1])
-    return Batch(input.flatten(2), None, dense.flatten(2), input.shape[:1] + input.shape[2:])
+        return Batch(input, dense, True, input.shape[:1])
+    return Batch(input.flatten(2), dense.flatten(2), True, input.shape[:1] + input.shape[2:])
 
 
 def _converted(target: Tensor, dtype: torch.dtype) -> Tensor:
@@ -140,7 +138,10 @@ def check(input: object, target: object, settings: Settings) -> None:
         check_reduction(settings.reduction)
     index = settings.ignore_index
     if type(input) is not Tensor or type(target) is not Tensor or type(index) is not int or not -LONG <= index < LONG:
-        check_types(input, target, settings)
+        for name, value in (("input", input), ("target", target)):
+            if not isinstance(value, Tensor):
+                raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
+        whole("ignore_index", index)
     if settings.k is not None and settings.prior is not None:
         raise _checks.both_given(settings.k, settings.prior)
     if settings.label_smoothing != 0.0:
@@ -153,7 +154,7 @@ def check(input: object, target: object, settings: Settings) -> None:
 
 def check_smoothing(value: float) -> None:
     if not 0 <= value <= 1:
-        raise _checks.bad_smoothing(value)
+        raise ValueError(f"label_smoothing must be between 0 and 1, got {value}")
 
 
 def smoothing(value: Any) -> float:
@@ -162,13 +163,6 @@ def smoothing(value: Any) -> float:
     if isinstance(value, bool) or not (of_torch or isinstance(value, Real)):
         raise TypeError(f"label_smoothing must be a number, got {value!r}")
     return float(value)
-
-
-def check_types(input: object, target: object, settings: Settings) -> None:
-    for name, value in (("input", input), ("target", target)):
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name} must be a tensor, got {type(value).__name__}")
-    whole("ignore_index", settings.ignore_index)
 
 
 def whole(name: str, value: Any) -> int:

@@ -120,6 +120,11 @@ def slices(x: Tensor, dim: int) -> torch.Size:
     return torch.Size([size for d, size in enumerate(x.shape) if d != dim % x.dim()])
 
 
+def computed(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that entries of this dtype are computed in."""
+    return dtype if dtype is torch.float64 else torch.float32
+
+
 def widest(device: torch.device) -> torch.dtype:
     """MPS has no float64."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -30,24 +30,15 @@ class Samples:
         self.room = MOST
 
     def add(self, input: Tensor, target: Tensor, ignore_index: int) -> None:
-        batch = _batch.read(input.detach(), target.detach())
-        classes = batch.classes
-        rows = batch.logits.transpose(1, 2).reshape(-1, classes)
-        if batch.labels is None:
-            assert batch.dense is not None
-            targets = batch.dense.transpose(1, 2).reshape(-1, classes)
-        else:
-            labels = batch.labels.reshape(-1)
-            kept = labels != ignore_index
-            rows, targets = rows[kept], torch.nn.functional.one_hot(labels[kept], classes)
+        rows, targets, dense, _ = _batch.fit(input.detach(), target.detach()).rows()
+        if not dense:
+            kept = targets != ignore_index
+            rows, targets = rows[kept], torch.nn.functional.one_hot(targets[kept], rows.shape[1])
         step = max(1, math.ceil(rows.shape[0] / max(1, min(self.room, MOST_OF_A_BATCH))))
         if self.room > 0:
             self.logits.append(rows[::step])
             self.targets.append(targets[::step])
             self.room -= self.logits[-1].shape[0]
-
-    def both(self) -> tuple[Tensor, Tensor]:
-        return torch.cat(self.logits), torch.cat(self.targets)
 
 
 def sharpness(scores: Tensor, targets: Tensor, independent: bool, total: Callable[[Tensor], Tensor] | None) -> float:

@@ -1,30 +1,22 @@
-"""A batch as columns, one for each class: what torch operations compute the loss from."""
+"""A batch as columns, one for each class, and the loss of them, composed of a projection and torch operations."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from hypersimplex.torch._batch import (
-    Batch,
-    Settings,
-    check_dense,
-    check_labels,
-    check_prior,
-    fit,
-    is_readable,
-    per_class,
-)
-from hypersimplex.torch._boundary import widest
+from hypersimplex.torch import _batch
+from hypersimplex.torch._batch import Batch, Outcome, Settings, check_labels, fit, is_readable, per_class
+from hypersimplex.torch._boundary import computed, has_memory, is_compiling, widest
 
 
 class Columns(NamedTuple):
     """A batch with one row for each class, samples and positions along it, in float32 or float64."""
 
     logits: Tensor  # an ignored sample is a masked entry
-    labels: Tensor | None  # 0 where ignored
+    target: Tensor  # dense, or labels: 0 where ignored
     kept: Tensor | None  # with labels: which are not ignored
-    dense: Tensor | None
     counts: Tensor  # the sum of every class's targets
     samples: Tensor | int  # that count
     labelled: Tensor | None = None  # with labels: how many samples each class has
@@ -32,38 +24,43 @@ class Columns(NamedTuple):
 
     def errors(self, p: Tensor) -> Tensor:
         """p minus the targets."""
-        if self.dense is not None:
-            return p - self.dense
-        assert self.labels is not None
-        assert self.kept is not None
+        if self.kept is None:
+            return p - self.target
         kept = self.kept.to(p.dtype).unsqueeze(0)
         if self.smoothing:
             p = p - kept * (self.smoothing / p.shape[0])
-        return p.scatter_add(0, self.labels.unsqueeze(0), kept * (self.smoothing - 1))
+        return p.scatter_add(0, self.target.unsqueeze(0), kept * (self.smoothing - 1))
 
 
 def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     x, classes = batch.logits, batch.classes
     can_read = is_readable(x)
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    counting = widest(x.device)  # float32 counts to 2^24 only
+    wide = computed(x.dtype)
+    if not is_compiling():
+        has_memory("target", batch.target)
     logits = x.to(wide).transpose(0, 1).reshape(classes, -1)
-    if batch.labels is None:
-        assert batch.dense is not None
+    if batch.dense:
         if can_read:
-            check_dense(batch.dense)
-        dense = batch.dense.to(wide).transpose(0, 1).reshape(classes, -1)
-        return Columns(logits, None, None, dense, dense.sum(1, dtype=counting), logits.shape[1])
-    labels = batch.labels.reshape(-1)
+            _batch.check_dense(batch.target)
+        dense = batch.target.to(wide).transpose(0, 1).reshape(classes, -1)
+        return Columns(logits, dense, None, dense.sum(1, dtype=widest(x.device)), logits.shape[1])
+    labels = batch.target.reshape(-1)
     kept = labels != ignore_index
     safe = torch.where(kept, labels, 0)
     if can_read:
         check_labels(safe, classes)
-    counts = torch.zeros(classes, dtype=counting, device=x.device).index_add(0, safe, kept.to(counting))
-    samples, wanted = kept.sum(), counts
+    counts, samples = count(safe, kept, classes), kept.sum()
+    wanted = counts
     if smoothing:
         wanted = (1 - smoothing) * counts + smoothing / classes * samples
-    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, None, wanted, samples, counts, smoothing)
+    return Columns(torch.where(kept, logits, -torch.inf), safe, kept, wanted, samples, counts, smoothing)
+
+
+def count(labels: Tensor, kept: Tensor, classes: int) -> Tensor:
+    """How many samples of each class are kept; the others may have any class. float32 would count to 2^24 only."""
+    counting = widest(labels.device)
+    zeros = torch.zeros(classes, dtype=counting, device=labels.device)
+    return zeros.index_add(0, labels, kept.to(counting))
 
 
 def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor, Settings]:
@@ -72,7 +69,7 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
     """
     batch, share = fit(input, target), settings.label_smoothing
     even = share / max(batch.classes, 2)
-    if batch.labels is None:
+    if batch.dense:
         return target * (1 - share) + even, settings._replace(label_smoothing=0.0)
     if (
         input.dim() == 1
@@ -81,9 +78,9 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
         or bool((target == settings.ignore_index).any())
     ):
         return target, settings
-    check_labels(batch.labels, batch.classes)
+    check_labels(batch.target, batch.classes)
     dense = torch.full_like(batch.logits, even, dtype=widest(input.device), requires_grad=False)
-    dense.scatter_(1, batch.labels.unsqueeze(1), 1 - share + even)
+    dense.scatter_(1, batch.target.unsqueeze(1), 1 - share + even)
     return dense.reshape(input.shape), settings._replace(label_smoothing=0.0)
 
 
@@ -111,6 +108,39 @@ def wanted(settings: Settings, counts: Tensor, samples: Tensor | int) -> Tensor:
     if settings.prior is not None:
         prior = per_class("prior", settings.prior, classes, device)
         if is_readable(prior):
-            check_prior(prior)
+            _batch.check_prior(prior)
         return prior * samples
     return counts
+
+
+class Composed(NamedTuple):
+    """The loss of a batch, and what its gradient is made of."""
+
+    outcome: Outcome
+    p: Tensor  # the projections, a row for each class
+    error: Tensor  # p minus the targets
+    tau: Tensor
+    weight: Tensor | None
+    divisor: Tensor | int
+
+
+def compose(batch: Batch, settings: Settings, project: Callable[..., Any]) -> Composed:
+    """By any `project`: on any device, under any transform, and with gradients to all arguments if that has them."""
+    x, classes = batch.logits, batch.classes
+    c = columns(batch, settings.ignore_index, settings.label_smoothing)
+    tau = per_class("tau", settings.tau, classes, x.device)
+    k = wanted(settings, c.counts, c.samples)
+    if is_readable(x):
+        _batch.check_numbers(k, tau, int(c.samples))
+    p, mu = project(c.logits, k, tau, 1, want_mu=True)
+    error, weight = c.errors(p), None
+    each = error.square()
+    if settings.weight is not None:
+        weight = per_class("weight", settings.weight, classes, x.device)
+        each = weight.to(p.dtype).unsqueeze(1) * each
+    losses, by = each.sum(0) / 2, divisor(weight, c.labelled, c.samples)
+    none = settings.reduction == "none"
+    value = losses.reshape(batch.shape) if none else reduced(losses, by, settings.reduction)
+    mu_and_k = torch.stack((mu, k.detach().to(mu.dtype)))
+    outcome = Outcome(value.to(_batch.result_dtype(x)), mu_and_k, c.samples)
+    return Composed(outcome, p, error, tau, weight, by)

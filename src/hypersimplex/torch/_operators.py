@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch import _assignment_rows
-from hypersimplex.torch._boundary import slices, widest
+from hypersimplex.torch._boundary import computed, slices, widest
 from hypersimplex.torch.backends import pick
 
 _library = torch.library.Library("hypersimplex", "DEF")
@@ -36,10 +36,6 @@ def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tenso
     return _as_promised(y, x), mu
 
 
-def _binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
-    return _as_promised(pick(x).binary(x, k, dim), x)
-
-
 def _as_promised(y: Tensor, x: Tensor) -> Tensor:
     """y with the strides that empty_like gives: what the fake kernels promise."""
     promised = torch.empty_like(x)
@@ -50,17 +46,13 @@ def _fake_project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, 
     return torch.empty_like(x), x.new_empty(slices(x, dim), dtype=widest(x.device))
 
 
-def _fake_binary(x: Tensor, k: Tensor, dim: int) -> Tensor:
-    return torch.empty_like(x)
-
-
 def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    y, bias, inverse, _ = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
+    y, bias, inverse = _assignment_rows.solve(x, k.expand(x.shape[0]), capacity, tau)
     return _as_promised(y.to(x.dtype), x), bias, inverse
 
 
 def _fake_assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    experts, wide = x.shape[1], torch.float64 if x.dtype == torch.float64 else torch.float32
+    experts, wide = x.shape[1], computed(x.dtype)
     return torch.empty_like(x), x.new_empty(experts, dtype=wide), x.new_empty((experts, experts), dtype=wide)
 
 
@@ -114,8 +106,8 @@ def _batched_box(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *rest: A
     return box(x, *values, at_most), (0, 0)
 
 
-def _segments(x: Tensor, *rest: Any) -> Tensor:
-    return pick(x).segments(x, *rest)
+def _fake_like(x: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(x)
 
 
 def _batched_segments(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
@@ -135,9 +127,9 @@ _ops = torch.ops.hypersimplex
 project, binary, box, segments, assign = _ops.project, _ops.binary, _ops.box, _ops.segments, _ops.assign
 for _name, _run, _fake, _rule in (
     ("project", _project, _fake_project, _batched(project, 2)),
-    ("binary", _binary, _fake_binary, _batched(binary, 1)),
+    ("binary", lambda x, *rest: _as_promised(pick(x).binary(x, *rest), x), _fake_like, _batched(binary, 1)),
     ("box", _box, _fake_box, _batched_box),
-    ("segments", _segments, lambda x, *rest: torch.empty_like(x), _batched_segments),
+    ("segments", lambda x, *rest: pick(x).segments(x, *rest), _fake_like, _batched_segments),
     ("assign", _assign, _fake_assign, _one_by_one),
 ):
     _library.impl(_name, _run, "CompositeExplicitAutograd")

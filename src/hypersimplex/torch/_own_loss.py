@@ -8,8 +8,7 @@ from torch import Tensor
 from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Outcome, Settings
 from hypersimplex.torch._boundary import has_batches, is_eager
-from hypersimplex.torch._composed_loss import compose
-from hypersimplex.torch._projection import TENSORS
+from hypersimplex.torch._projection import TENSORS, project
 from hypersimplex.torch.backends import pick
 
 
@@ -18,7 +17,7 @@ def compute(input: Tensor, target: Tensor, settings: Settings) -> Outcome:
     if settings.label_smoothing:
         target, settings = _columns.smoothed(input, target, settings)
     if not _in_one_call(input, target, settings):
-        return compose(_batch.read(input, target), settings)
+        return _columns.compose(_batch.fit(input, target), settings, project).outcome
     if not (input.requires_grad and torch.is_grad_enabled()):
         return pick(input).loss(_batch.fit(input, target), settings, False)
     outcomes: list[Outcome] = []
@@ -70,7 +69,7 @@ class _Loss(torch.autograd.Function):
             saved = iter(tensors)
             settings = Settings(*(next(saved) if value is None else value[0] for value in settings))
         if torch.is_grad_enabled():  # to be differentiated again
-            loss = compose(_batch.read(input, target), settings).loss
+            loss = _columns.compose(_batch.fit(input, target), settings, project).outcome.loss
             return torch.autograd.grad(loss, input, v, create_graph=True)[0], None
         # The gradient is handed over, not copied; whoever asks a second time pays for a second computation.
         grad, ctx.grad = ctx.grad, None

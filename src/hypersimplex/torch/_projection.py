@@ -11,7 +11,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager, kind, slices, widest
+from hypersimplex.torch._boundary import computed, has_batches, is_eager, kind, slices, widest
 from hypersimplex.torch.backends import Backend, pick, plain
 
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
@@ -68,29 +68,36 @@ _apply: Callable[..., Any] = super(torch.autograd.Function, Projection).apply
 
 
 def formula(input: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """y and mu by the formula that holds while the active set stays: differentiable by any transform.
+    """y and mu by the formula of `piece`: differentiable by any transform.
 
-    On A, with x measured from mu: y = (x - mean_A x)/tau + (k - ones)/|A| and mu = mean_A x - tau (k - ones)/|A|. The
-    values are the operator's; what the formula adds is 0 and has the derivative. An exported graph can do without.
+    The values are the operator's; what the formula adds is 0 and has the derivative. An exported graph can do without.
     """
     if _is_exporting() and not (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
         return _operators.project(input, k, tau, dim)  # type: ignore[no-any-return]
     y, mu = _operators.project(input.detach(), k.detach(), tau.detach(), dim)
-    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
-    y = y.to(wide)
+    y = y.to(computed(y.dtype))
     k, tau = (t.unsqueeze(dim) if t.dim() else t for t in (k, tau))
     active, count = plain.active_entries(y, dim)
-    # An infinite x would give inf - inf, and a tau that the dtype of x does not hold inf or 0.
-    x = input.to(wide)
-    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
-    inverse = (1 / tau.detach()).clamp(max=torch.finfo(wide).max).to(wide)
-    z = torch.where(active, (y + moved * inverse) * (tau.detach() / tau).to(wide), 0)
-    mean = z.sum(dim, keepdim=True) / count
-    rest = (k.to(wide) - (y == 1).sum(dim, keepdim=True)) / count
-    change = z - mean + rest
+    z, nu = piece(y, input, k, tau, active, count, lambda terms: terms.sum(dim, keepdim=True))
+    change = z - nu
     y = torch.where(active, y + (change - change.detach()), y)
-    shift = torch.where(active.any(dim, keepdim=True), (mean - rest).to(mu.dtype) * tau.to(mu.dtype), 0).squeeze(dim)
+    shift = torch.where(active.any(dim, keepdim=True), nu.to(mu.dtype) * tau.to(mu.dtype), 0).squeeze(dim)
     return y.to(input.dtype), mu + (shift - shift.detach())
+
+
+def piece(
+    y: Tensor, input: Tensor, k: Tensor, tau: Tensor, active: Tensor, count: Tensor, total: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """z and nu such that y = z - nu on A, the active entries, while A stays as it is. z is 0 elsewhere.
+
+    With x measured from mu: z = x/tau and nu = mean_A z - (k - ones)/|A|. `total` sums up the terms of a slice.
+    """
+    # An infinite x would give inf - inf, and a tau that the dtype of x does not hold inf or 0.
+    x = input.to(y.dtype)
+    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    inverse = (1 / tau.detach()).clamp(max=torch.finfo(y.dtype).max).to(y.dtype)
+    z = torch.where(active, (y + moved * inverse) * (tau.detach() / tau).to(y.dtype), 0)
+    return z, (total(z) - (k.to(y.dtype) - total(y == 1))) / count
 
 
 def check_input(input: Tensor, dim: int) -> int:
@@ -127,8 +134,11 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
     """Numbers on input's device, in its widest dtype."""
     dtype = widest(input.device)
     if not isinstance(value, Tensor):
-        if not isinstance(value, float | int):
-            check_array(name, value)
+        if not isinstance(value, float | int):  # torch would take these without a word, and drop half of them
+            if np.iscomplexobj(value):
+                raise _checks.not_real(name, getattr(value, "dtype", "complex"))
+            if isinstance(value, np.ma.MaskedArray):
+                raise _checks.masked_array(name)
         try:
             value = torch.as_tensor(value, dtype=dtype, device=input.device)
         except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -141,11 +151,3 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
     if value.layout is not torch.strided or (value.is_meta and not input.is_meta):
         raise _checks.no_values(name, kind(value))
     return value.to(input.device, dtype)
-
-
-def check_array(name: str, value: Any) -> None:
-    """What torch would take without a word, and drop half of."""
-    if np.iscomplexobj(value):
-        raise _checks.not_real(name, getattr(value, "dtype", "complex"))
-    if isinstance(value, np.ma.MaskedArray):
-        raise _checks.masked_array(name)

@@ -15,6 +15,7 @@ from torch import Tensor
 from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
 from hypersimplex.torch import _batch, _columns
 from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
 from hypersimplex.torch.backends import pick
 
@@ -29,7 +30,7 @@ def compute(input: Tensor, batch: Batch, settings: Settings, ranks: Ranks, agree
         tau = _batch.per_class("tau", settings.tau, batch.classes, device).detach().contiguous()
         part = Part(batch, settings.ignore_index, tau)
         given = settings.k is not None or settings.prior is not None
-        by_weight = settings.weight is not None and batch.labels is not None and settings.reduction == "mean"
+        by_weight = settings.weight is not None and not batch.dense and settings.reduction == "mean"
         counts = tau if given and not by_weight else ranks.sum(part.counts())
         k = _columns.wanted(settings, counts, n).detach().contiguous()
         _batch.check_numbers(k, tau, n)  # the same on every rank: all of them raise, or none
@@ -66,23 +67,17 @@ class Part:
 
     def __init__(self, batch: Batch, ignore_index: int, tau: Tensor) -> None:
         self.backend, self.tau, self.ignored = pick(batch.logits), tau, ignore_index
-        batch = batch._replace(logits=batch.logits.detach())
-        if batch.dense is not None:
-            batch = batch._replace(dense=batch.dense.detach())
-        self.batch = self.backend.prepare(batch)
-        self.dtype = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
-        self.kept = None if batch.labels is None else batch.labels != ignore_index
+        detached = batch._replace(logits=batch.logits.detach(), target=batch.target.detach())
+        self.batch = self.backend.prepare(detached)
+        self.dtype = computed(batch.logits.dtype)
+        self.kept = None if batch.dense else (batch.target != ignore_index).reshape(-1)
 
     def counts(self) -> Tensor:
         """The sum of every class's targets."""
-        _, labels, dense, _ = self.batch
-        if dense is not None:
-            return dense.sum((0, 2), dtype=torch.float64)
-        assert labels is not None
-        assert self.kept is not None
-        zeros = torch.zeros(self.batch.classes, dtype=torch.float64, device=self.kept.device)
-        safe = torch.where(self.kept, labels, 0).reshape(-1)
-        return zeros.index_add(0, safe, self.kept.reshape(-1).to(torch.float64))
+        target = self.batch.target
+        if self.kept is None:
+            return target.sum([d for d in range(target.dim()) if d != 1], dtype=torch.float64)
+        return _columns.count(torch.where(self.kept, target.reshape(-1), 0), self.kept, self.batch.classes)
 
     def solve(self, k: Tensor) -> Tensor | None:
         """The thresholds of this rank's samples alone, or None without samples."""
@@ -99,14 +94,13 @@ class Part:
 
     def gap(self, mu: Tensor, at: Tensor) -> Tensor:
         """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
-        x = self.batch.logits[:, at].to(self.dtype)
+        x = self.batch.logits[:, at].movedim(1, 0).flatten(1).to(self.dtype)
         above = x - mu[at, None] > self.tau[at, None] / 2
-        lost = torch.zeros_like(above) if self.kept is None else ~self.kept[:, None]
-        zero = torch.where(above | lost, -torch.inf, x).movedim(1, 0).flatten(1)
-        one = torch.where(~above | lost, -torch.inf, -x).movedim(1, 0).flatten(1)
+        lost = False if self.kept is None else ~self.kept
         # A rank without samples has no largest entry.
         none = x.new_full((at.shape[0], 1), -torch.inf)
-        return torch.stack([torch.cat((ends, none), 1).amax(1).to(torch.float64) for ends in (zero, one)])
+        ends = (torch.where(above | lost, -torch.inf, x), torch.where(~above | lost, -torch.inf, -x))
+        return torch.stack([torch.cat((end, none), 1).amax(1).to(torch.float64) for end in ends])
 
 
 def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:

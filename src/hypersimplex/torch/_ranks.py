@@ -3,6 +3,7 @@
 Only all_reduce and all_gather of equal shapes travel, which gloo and NCCL both have.
 """
 
+import math
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch._batch import Batch, Settings, per_class
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch.decisions import is_multilabel
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -86,17 +88,16 @@ class Agreement:
 
 def describe(batch: Batch, target: Tensor, settings: Settings, composed: bool, device: torch.device) -> Tensor:
     """What a rank tells the others of its call. Whatever can fail must fail here, or in reading the batch."""
-    classes, rows = batch.classes, batch.logits.shape[0] * batch.logits.shape[2]
-    told = [1, classes, DTYPES.index(batch.logits.dtype), int(batch.dense is not None), rows, rows, 0, int(composed), 0]
+    classes, rows = batch.classes, math.prod(batch.shape)
+    told = [1, classes, DTYPES.index(batch.logits.dtype), int(batch.dense), rows, rows, 0, int(composed), 0]
     told += [_fingerprint(name, value, classes) for name, value in settings._asdict().items()]
     numbers = torch.tensor(told, dtype=torch.int64, device=device)
     # These stay on the device: the exchange is the only point where the host waits for them.
     numbers[6] = _is_finite(batch).to(numbers)
-    if batch.labels is None:
+    if batch.dense:
         numbers[8] = is_multilabel(target).to(numbers)
     else:
-        kept = batch.labels != settings.ignore_index
-        wrong = kept & ((batch.labels < 0) | (batch.labels >= classes))
+        kept, wrong = _kept_and_wrong(batch, settings)
         numbers[0] -= wrong.any().to(numbers)
         numbers[5] = kept.sum().to(numbers)
     return numbers
@@ -108,10 +109,8 @@ def agree(
     """Exchange what the ranks tell; raise on every rank if one of them failed or they do not fit together."""
     size = _NUMBERS + len(Settings._fields)
     told = torch.zeros(size, dtype=torch.int64, device=ranks.device) if told is None else told
-    table = [torch.empty_like(told) for _ in range(ranks.size)]
-    dist.all_gather(table, told, group=ranks.group)
-    columns = torch.stack(table, dim=1).tolist()
-    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = columns
+    table = torch.stack(ranks.gather(told, [size] * ranks.size), dim=1).tolist()
+    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = table
     if not all(ok):
         _raise_failure(ranks, batch, settings, error, ok)
     _same("input must have the same number of classes", classes)
@@ -124,12 +123,18 @@ def agree(
     return Agreement(rows, kept, all(finite), any(composed), any(multilabel))
 
 
+def _kept_and_wrong(batch: Batch, settings: Settings) -> tuple[Tensor, Tensor]:
+    """Which labels are not ignored, and which of them are no class."""
+    kept = batch.target != settings.ignore_index
+    return kept, kept & ((batch.target < 0) | (batch.target >= batch.classes))
+
+
 def _is_finite(batch: Batch) -> Tensor:
     """One pass: an infinity or a NaN makes the sum infinite or NaN. Sums that overflow only cost time."""
-    wide = torch.float64 if batch.logits.dtype == torch.float64 else torch.float32
+    wide = computed(batch.logits.dtype)
     total = batch.logits.detach().sum(dtype=wide)
-    if batch.dense is not None:
-        total = total + batch.dense.detach().sum(dtype=wide)
+    if batch.dense:
+        total = total + batch.target.detach().sum(dtype=wide)
     return torch.isfinite(total)
 
 
@@ -152,11 +157,8 @@ def _raise_failure(
     """The rank that failed raises its own error, the others say which one failed and why."""
     if error is None and not ok[ranks.rank]:
         assert batch is not None
-        assert batch.labels is not None
-        labels = batch.labels.reshape(-1)
-        kept = labels != settings.ignore_index
-        wrong = labels[kept & ((labels < 0) | (labels >= batch.classes))]
-        error = _checks.bad_label(int(wrong[0]), batch.classes)
+        _, wrong = _kept_and_wrong(batch, settings)
+        error = _checks.bad_label(int(batch.target[wrong][0]), batch.classes)
     text = f"{type(error).__name__}: {error}".encode()[:_MESSAGE_BYTES] if error is not None else b""
     message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8)
     message[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from hypersimplex import _checks
 from hypersimplex.torch import _tracking
 from hypersimplex.torch._batch import per_class, whole
-from hypersimplex.torch._boundary import FLOATS, is_compiling, is_recorded
+from hypersimplex.torch._boundary import computed, is_compiling, is_recorded
 
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
@@ -45,7 +45,11 @@ class State(KeepsDigits):
 
     def __init__(self, num_classes: int | None) -> None:
         super().__init__()
-        self.num_classes = num_classes if num_classes is None else _check_classes(num_classes)
+        if num_classes is not None:
+            num_classes = whole("num_classes", num_classes)
+            if num_classes < 1:
+                raise ValueError(f"num_classes must be at least 1, got {num_classes}")
+        self.num_classes = num_classes
         for name in FACTS:  # floating point: averages of models multiply buffers by 0.999
             with torch.inference_mode(False):
                 self.register_buffer(name, torch.zeros(()))
@@ -54,8 +58,7 @@ class State(KeepsDigits):
         self._flags = (False, False)
         self._warned: set[bool] = set()  # whether of some classes, or of all
         if self.num_classes is not None:
-            dtype = torch.get_default_dtype()
-            self._make(self.num_classes, dtype if dtype in FLOATS else torch.float32, self.classes.device)
+            self._make(self.num_classes, computed(torch.get_default_dtype()), self.classes.device)
 
     def reset_parameters(self) -> None:
         """Forget what was learned: back to the state at construction."""
@@ -96,10 +99,11 @@ class State(KeepsDigits):
         """The running averages, made if this is the first batch."""
         buffers = self._buffers
         if not buffers.keys() >= _tracking.NAMES_SET:
-            raise _checks.not_a_buffer(min(_tracking.NAMES_SET - buffers.keys()))
+            name = min(_tracking.NAMES_SET - buffers.keys())
+            raise TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
         if buffers["threshold"] is None:
             self._refuse_if_lost()
-            self._make(classes, torch.float64 if loss.dtype is torch.float64 else torch.float32, loss.device)
+            self._make(classes, computed(loss.dtype), loss.device)
         self._check_classes(classes)
         return buffers
 
@@ -193,13 +197,6 @@ def store(module: nn.Module, **values: Any) -> None:
 
 def can_read(value: Tensor | None) -> bool:
     return type(value) is Tensor and not value.is_meta and not is_compiling() and not is_recorded()
-
-
-def _check_classes(num_classes: Any) -> int:
-    count = whole("num_classes", num_classes)
-    if count < 1:
-        raise ValueError(f"num_classes must be at least 1, got {count}")
-    return count
 
 
 def check_per_class(num_classes: int | None, **values: Any) -> None:

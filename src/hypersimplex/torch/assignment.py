@@ -11,7 +11,7 @@ from hypersimplex.torch import _operators
 from hypersimplex.torch._assignment_rows import column_sums, solve
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import has_batches, is_eager
-from hypersimplex.torch._projection import TENSORS, as_tensor, as_tensors
+from hypersimplex.torch._projection import TENSORS, as_tensor, as_tensors, piece
 from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -87,7 +87,7 @@ class Assignment(torch.autograd.Function):
     def forward(
         ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None, ranks: Ranks | None
     ) -> tuple[Tensor, Tensor]:
-        y, bias, inverse, _ = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
+        y, bias, inverse = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
         ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)
@@ -128,16 +128,13 @@ _apply: Callable[..., Any] = Assignment.apply
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     """The values of the operator, plus a term that is 0 and has the derivative, by operations any transform knows."""
     y, bias, inverse = _operators.assign(input.detach(), k.detach(), capacity.detach(), tau.detach())
-    wide = inverse.dtype
-    active, count = plain.active_entries(y.to(wide), 1)
-    x = input.to(wide)
-    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
-    inside = torch.where(active, (y.to(wide) * tau.detach().to(wide) + moved) / tau.to(wide), 0)
-    ones = (y == 1).sum(1, keepdim=True)
-    each = k.unsqueeze(1) if k.dim() else k
-    centered = inside + torch.where(active, ((each.to(wide) - ones) - inside.sum(1, keepdim=True)) / count, 0)
-    over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(wide)
+    y = y.to(inverse.dtype)
+    active, count = plain.active_entries(y, 1)
+    k = k.unsqueeze(1) if k.dim() else k
+    z, nu = piece(y, input, k, tau, active, count, lambda terms: terms.sum(1, keepdim=True))
+    centered = torch.where(active, z - nu, 0)
+    over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(y.dtype)
     shift = (inverse @ (over - over.detach())).expand_as(y)
     shift = torch.where(active & ~torch.isnan(y), shift, 0)
     change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
-    return (y.to(wide) + (change - change.detach())).to(input.dtype), bias
+    return (y + (change - change.detach())).to(input.dtype), bias

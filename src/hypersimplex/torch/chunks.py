@@ -1,7 +1,7 @@
 """The exact gradient of a large batch in the memory of a small one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -53,17 +53,19 @@ def backward_in_chunks(
     """
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
         raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
-    chunks = _cut(inputs, chunk_size)
+    names, parts = _read(inputs)
+    # At least one chunk: a rank without samples takes part in the exchange of gradients all the same.
+    chunks = list(zip(*(part.split(chunk_size) for part in parts), strict=True))
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     before = {name: buffer.clone() for name, buffer in inner.named_buffers()}
-    began = _RandomState(inputs)
+    began = _RandomState(parts)
     outputs, states = [], []
     try:
         with torch.no_grad():
             try:
                 for chunk in chunks:
                     states.append(_RandomState(chunk))
-                    outputs.append(_logits(inner, chunk))
+                    outputs.append(_logits(inner, names, chunk))
             finally:  # before the loss: its thresholds may be buffers of the model
                 for name, buffer in inner.named_buffers():
                     if name in before:
@@ -74,11 +76,12 @@ def backward_in_chunks(
     except BaseException:  # a wrong label must not cost random numbers
         began.restore()
         raise
-    after = _RandomState(inputs)
+    after = _RandomState(parts)
     for index, chunk in enumerate(chunks):
         states[index].restore()
-        with nullcontext() if index + 1 == len(chunks) else _without_exchange(model):
-            logits = _logits(model, chunk)
+        last = index + 1 == len(chunks)
+        with nullcontext() if last else getattr(model, "no_sync", nullcontext)():  # gradients are exchanged once
+            logits = _logits(model, names, chunk)
             with torch.autocast(logits.device.type, enabled=False):
                 logits.backward(gradients[index])
     after.restore()
@@ -102,19 +105,9 @@ def _loss_gradient(
     return value.detach(), logits.grad.split(sizes)
 
 
-def _logits(model: nn.Module, chunk: Inputs) -> Tensor:
-    if isinstance(chunk, Tensor):
-        logits = model(chunk)
-    elif isinstance(chunk, Mapping):
-        logits = model(**chunk)
-    else:
-        logits = model(*chunk)
-    if not isinstance(logits, Tensor):
-        raise TypeError(f"model must give one tensor of logits, got {type(logits).__name__}")
-    return logits
-
-
-def _tensors(inputs: Inputs) -> list[Tensor]:
+def _read(inputs: Inputs) -> tuple[list[str], list[Tensor]]:
+    """The tensors, and their names if they have some."""
+    names = list(inputs) if isinstance(inputs, Mapping) else []
     parts = [inputs] if isinstance(inputs, Tensor) else list(inputs.values() if isinstance(inputs, Mapping) else inputs)
     for part in parts:
         if not isinstance(part, Tensor) or part.dim() == 0:
@@ -122,38 +115,28 @@ def _tensors(inputs: Inputs) -> list[Tensor]:
             raise TypeError(
                 f"inputs must be a tensor, or a tuple, list or dict of tensors with a batch dim, got {what}"
             )
-    return parts
+    sizes = [part.shape[0] for part in parts]
+    if len(set(sizes)) != 1:
+        raise ValueError(f"inputs must have the same size of dim 0, got {sizes}")
+    return names, parts
 
 
-def _cut(inputs: Inputs, chunk_size: int) -> list[Inputs]:
-    """At least one chunk: a rank without samples takes part in the exchange of gradients all the same."""
-    parts = _tensors(inputs)
-    sizes = {part.shape[0] for part in parts}
-    if len(sizes) != 1:
-        raise ValueError(f"inputs must have the same size of dim 0, got {[part.shape[0] for part in parts]}")
-    pieces = list(zip(*(part.split(chunk_size) for part in parts), strict=True))
-    if isinstance(inputs, Tensor):
-        return [piece[0] for piece in pieces]
-    if isinstance(inputs, Mapping):
-        return [dict(zip(inputs, piece, strict=True)) for piece in pieces]
-    return list(pieces)
+def _logits(model: nn.Module, names: list[str], chunk: Sequence[Tensor]) -> Tensor:
+    logits = model(**dict(zip(names, chunk, strict=True))) if names else model(*chunk)
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"model must give one tensor of logits, got {type(logits).__name__}")
+    return logits
 
 
 class _RandomState:
     """The state of the default generators of the CPU and of the devices where the inputs lie, as of now."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
         self.cpu = torch.get_rng_state()
-        devices = {part.device for part in _tensors(inputs) if part.device.type != "cpu"}
+        devices = {part.device for part in inputs if part.device.type != "cpu"}
         self.others = {device: torch.get_device_module(device).get_rng_state(device) for device in devices}
 
     def restore(self) -> None:
         torch.set_rng_state(self.cpu)
         for device, state in self.others.items():
             torch.get_device_module(device).set_rng_state(state, device)
-
-
-def _without_exchange(model: nn.Module) -> AbstractContextManager[Any]:
-    no_sync: Any = getattr(model, "no_sync", None)
-    context: AbstractContextManager[Any] = nullcontext() if no_sync is None else no_sync()
-    return context

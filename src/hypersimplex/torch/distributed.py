@@ -23,7 +23,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _batch, _own_loss, _rank_search
 from hypersimplex.torch._batch import Batch, Outcome, Settings
-from hypersimplex.torch._boundary import is_eager
+from hypersimplex.torch._boundary import has_memory, is_eager
 from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
@@ -68,23 +68,21 @@ def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
         if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
             raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
+        if isinstance(value, Tensor):
+            has_memory(name, value)
     if input.is_floating_point() and input.dtype not in DTYPES:
         raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
-    batch = _batch.read(input, target)
-    for name in ("weight", "k", "prior", "tau"):
-        value = getattr(settings, name)
-        if value is not None:
-            each = _batch.per_class(name, value, batch.classes, batch.logits.device)
-            if name == "prior" and each.device.type == "cpu":
-                _batch.check_prior(each)
-    if batch.dense is not None and batch.dense.device.type == "cpu":
-        _batch.check_dense(batch.dense)
+    batch = _batch.fit(input, target)
+    if input.is_cpu and settings.prior is not None:
+        _batch.check_prior(_batch.per_class("prior", settings.prior, batch.classes, input.device))
+    if input.is_cpu and batch.dense:
+        _batch.check_dense(batch.target)
     return batch
 
 
 def _needs_more(batch: Batch, settings: Settings) -> bool:
     """Whether something besides the logits wants a gradient."""
-    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.dense)
+    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.target)
     return torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in others)
 
 
@@ -98,26 +96,16 @@ def _searches(batch: Batch, agreed: Agreement) -> bool:
 
 def _gathered(batch: Batch, settings: Settings, ranks: Ranks, agreed: Agreement) -> Outcome:
     rows, rank = agreed.rows, ranks.rank
-    own = _as_rows(batch.logits)
-    logits = ranks.gather(own, rows)
+    own, target, dense, _ = batch.rows()
+    logits, targets = ranks.gather(own, rows), ranks.gather(target, rows)
     logits[rank] = scaled(own, ranks.size)
-    if batch.labels is not None:
-        targets = ranks.gather(batch.labels.reshape(-1), rows)
-    else:
-        assert batch.dense is not None
-        dense = _as_rows(batch.dense)
-        targets = ranks.gather(dense, rows)
-        targets[rank] = scaled(dense, ranks.size)
+    if dense:
+        targets[rank] = scaled(target, ranks.size)
     outcome = _own_loss.compute(torch.cat(logits), torch.cat(targets), settings)
     if settings.reduction != "none":
         return outcome
     losses = _own(outcome.loss, ranks, rows).reshape(batch.shape)
     return outcome._replace(loss=losses)
-
-
-def _as_rows(array: Tensor) -> Tensor:
-    """(samples, classes, positions) as (samples times positions, classes)."""
-    return array.squeeze(2) if array.shape[2] == 1 else array.transpose(1, 2).reshape(-1, array.shape[1])
 
 
 class _Scaled(torch.autograd.Function):

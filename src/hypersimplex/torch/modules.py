@@ -8,19 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hypersimplex import _checks
-from hypersimplex.torch import _calibration, _tracking, decisions
-from hypersimplex.torch._batch import (
-    IGNORED,
-    Number,
-    Outcome,
-    Settings,
-    check_plain_numbers,
-    check_reduction,
-    check_smoothing,
-    per_class,
-    smoothing,
-    whole,
-)
+from hypersimplex.torch import _batch, _calibration, _tracking, decisions
+from hypersimplex.torch._batch import Number, Outcome, Settings
 from hypersimplex.torch._state import State, can_read, check_per_class, store
 from hypersimplex.torch.functional import soft_binary_argmax
 from hypersimplex.torch.loss import compute
@@ -98,12 +87,12 @@ class HyperSimplexLoss(State):
             raise _checks.both_given(k, prior)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
-        check_reduction(reduction)
-        check_plain_numbers(k, prior, tau)
-        self.label_smoothing = smoothing(label_smoothing)
-        check_smoothing(self.label_smoothing)
+        _batch.check_reduction(reduction)
+        _batch.check_plain_numbers(k, prior, tau)
+        self.label_smoothing = _batch.smoothing(label_smoothing)
+        _batch.check_smoothing(self.label_smoothing)
         check_per_class(num_classes, weight=weight, k=k, prior=prior, tau=tau)
-        self.ignore_index = whole("ignore_index", ignore_index)
+        self.ignore_index = _batch.whole("ignore_index", ignore_index)
         self.reduction = reduction
         self.momentum = momentum
         self.group = group
@@ -177,15 +166,15 @@ class HyperSimplexLoss(State):
             if not isinstance(batch, Tensor) and not _is_pair(batch):
                 kind = type(batch).__name__
                 raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
-            outcome = self._measure(batch)
+            logits, target = (batch, None) if isinstance(batch, Tensor) else batch
+            outcome = self._measure(logits, target)
             if not found:
                 own = self._buffers_for(outcome.classes, outcome.loss)
                 found = {name: torch.zeros_like(own[name]) for name in _tracking.NAMES}
-            logits, pair = (batch, False) if isinstance(batch, Tensor) else (batch[0], True)
-            _tracking.track(found, outcome, 0.0, _positions(logits), with_share=pair)
-            if not isinstance(batch, Tensor):
-                self._note_multilabel(batch[0], batch[1], outcome)
-                samples.add(batch[0], batch[1], self.ignore_index)
+            _tracking.track(found, outcome, 0.0, _positions(logits), with_share=target is not None)
+            if target is not None:
+                self._note_multilabel(logits, target, outcome)
+                samples.add(logits, target, self.ignore_index)
         if not found:
             raise ValueError("batches must hold at least one batch of logits, got none")
         moved = found["seen"] > 0
@@ -195,7 +184,7 @@ class HyperSimplexLoss(State):
             own["share"].copy_(found["share"])
             own["samples"].copy_(found["samples"])
         if samples.logits:
-            self._sharpen(*samples.both())
+            self._sharpen(torch.cat(samples.logits), torch.cat(samples.targets))
         return self
 
     def _sharpen(self, logits: Tensor, targets: Tensor) -> None:
@@ -240,11 +229,10 @@ class HyperSimplexLoss(State):
         return input.unsqueeze(0), target.unsqueeze(0)
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
-        return per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
+        return _batch.per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
 
-    def _measure(self, batch: Tensor | Sequence[Tensor]) -> Outcome:
-        if not isinstance(batch, Tensor):
-            logits, target = batch
+    def _measure(self, logits: Tensor, target: Tensor | None) -> Outcome:
+        if target is not None:
             settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau, self.label_smoothing)
             return compute(logits, target, settings, self.group)
         prior, seen = self.prior, self._buffers["samples"]
@@ -253,9 +241,9 @@ class HyperSimplexLoss(State):
         if self.k is None and prior is None:
             raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
         # With k given, any target has the same thresholds.
-        shape = batch.shape[:1] + batch.shape[2:]
-        anything = torch.zeros_like(batch) if batch.dim() == 1 else batch.new_zeros(shape, dtype=torch.int64)
-        return compute(batch, anything, Settings(None, IGNORED, "sum", self.k, prior, self.tau), self.group)
+        shape = logits.shape[:1] + logits.shape[2:]
+        anything = torch.zeros_like(logits) if logits.dim() == 1 else logits.new_zeros(shape, dtype=torch.int64)
+        return compute(logits, anything, Settings(None, _batch.IGNORED, "sum", self.k, prior, self.tau), self.group)
 
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks

@@ -8,8 +8,8 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager, kind
-from hypersimplex.torch._projection import TENSORS, as_tensor, check_input
+from hypersimplex.torch._boundary import computed, has_batches, is_eager, kind
+from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, piece
 from hypersimplex.torch.backends import kernel, pick
 from hypersimplex.torch.backends.kernel_budgets import segments_pullback
 
@@ -78,21 +78,16 @@ def _over_segments(name: str, value: Number, input: Tensor, offsets: Tensor) -> 
 
 def _formula(y: Tensor, input: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
     """y with the derivatives of the formula in _projection.py, its sums taken by segment."""
-    dtype, rows = input.dtype, offsets.shape[0] - 1
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    y = y.to(wide)
+    rows = offsets.shape[0] - 1
+    y = y.to(computed(input.dtype))
     own = torch.bucketize(torch.arange(y.shape[0], device=y.device), offsets[1:], right=True)
-    k, tau = (t.expand(rows).to(wide) for t in (k, tau))
+    k, tau = (t.expand(rows)[own] for t in (k, tau))
     active = (y > 0) & (y < 1) | torch.isnan(y)
 
     def each(terms: Tensor) -> Tensor:
         """The sum of every segment, for each of its entries."""
-        return y.new_zeros(rows).index_add(0, own, terms)[own]
+        return y.new_zeros(rows).index_add(0, own, terms.to(y.dtype))[own]
 
-    count = each(active.to(wide)).clamp(min=1)
-    x = input.to(wide)
-    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
-    t = tau[own]
-    z = torch.where(active, (y + moved / t.detach()) * (t.detach() / t), 0)
-    change = z + (k[own] - each((y == 1).to(wide)) - each(z)) / count
-    return torch.where(active, y + (change - change.detach()), y).to(dtype)
+    z, nu = piece(y, input, k, tau, active, each(active).clamp(min=1), each)
+    change = z - nu
+    return torch.where(active, y + (change - change.detach()), y).to(input.dtype)

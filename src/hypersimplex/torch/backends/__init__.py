@@ -75,7 +75,7 @@ class Backend(Protocol):
     # One rank's part of a loss over many ranks' samples, at thresholds that all ranks try together.
 
     def prepare(self, batch: Batch) -> Batch:
-        """The batch as `sums` and `gradient` read it without copying it again; (samples, classes, positions)."""
+        """The batch as `sums` and `gradient` read it without copying it again."""
 
     def sums(self, batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> Tensor:
         """Five rows of classes at the thresholds mu + low (low holds the digits that mu has not).

@@ -36,7 +36,7 @@ def project(
         dtype is _DOUBLE, at, y.data_ptr(), x.shape, x.stride(), dim, k, tau, torch.get_num_threads()
     )
     if failure:
-        _fail(failure, k, tau, x.shape[dim], dim)
+        _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y, None
 
 
@@ -50,15 +50,13 @@ def _project(
     k, ks = _per_slice("k", k, x, dim)
     tau, taus = _per_slice("tau", tau, x, dim)
     failure = _kernel.project(
-        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim, threads=_threads()
-    )
+        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim,
+        threads=torch.get_num_threads(),
+    )  # fmt: skip
     if failure:
-        _fail(failure, k if ks is None else ks, tau if taus is None else taus, x.shape[dim], dim)
+        k, tau = k if ks is None else ks, tau if taus is None else taus
+        _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y if y is None or y.dtype is dtype else y.to(dtype), mu
-
-
-def _threads() -> int:
-    return torch.get_num_threads()
 
 
 def _view(value: Tensor | None) -> Any:
@@ -84,9 +82,9 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     x = even("input", x, dim)
     y = torch.empty_like(x)
     k, ks = _per_slice("k", k, x, dim)
-    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=_threads())
+    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=torch.get_num_threads())
     if failure:
-        _fail(failure, k if ks is None else ks, 1.0, x.shape[dim], dim)
+        _checks.raise_failure(failure, k if ks is None else ks, 1.0, x.shape[dim], f"dim {dim}")
     return y.to(dtype)
 
 
@@ -122,31 +120,24 @@ def _pullback(
     tau, taus = _per_slice("tau", tau, y, dim)
     _kernel.backward(
         y.numpy(), v.numpy(), tau, grad=_view(to_x), grad_k=_view(to_k), grad_tau=_view(to_tau), taus=_view(taus),
-        axis=dim, threads=_threads(),
+        axis=dim, threads=torch.get_num_threads(),
     )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
 
 
-def _fail(failure: _checks.Failure, k: Number, tau: Number, n: int, dim: int) -> None:
-    at = failure[1]
-    numbers = [float(v.flatten()[at]) if isinstance(v, Tensor) else v for v in (k, tau)]
-    _checks.raise_failure(failure, numbers[0], numbers[1], n, f"dim {dim}")
-
-
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
-    logits, labels, dense, _ = batch
+    logits, target, dense, _ = batch
     weight, ignored, reduction, k, prior, tau, _ = settings
     x = logits
     if x.dtype not in FLOATS or not x.is_contiguous() or x.is_neg() or not x.data_ptr():
         x = even("input", x)
     shape, stride = x.shape, x.stride()
     classes = shape[1]
-    if labels is None:
-        assert dense is not None
-        dense = alike("target", dense, x)
-        _batch.check_dense(dense)
-    elif type(labels) is not Tensor or not labels.is_contiguous() or not labels.data_ptr():
-        labels = memory("target", labels).contiguous()
+    if dense:
+        target = alike("target", target, x)
+        _batch.check_dense(target)
+    elif type(target) is not Tensor or not target.is_contiguous() or not target.data_ptr():
+        target = memory("target", target).contiguous()
     if prior is not None:
         k = _per_class("prior", prior, classes)
         _batch.check_prior(k)
@@ -158,12 +149,12 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if len(shape) == 2:
         shape, stride = (shape[0], classes, 1), (*stride, 1)  # type: ignore[assignment]
     grad = torch.empty_like(x) if with_gradient else None
-    weighted = (labels, weight) if weight is not None and labels is not None and reduction == "mean" else None
+    weighted = (target, weight) if weight is not None and not dense and reduction == "mean" else None
     numbers = array("d", bytes(16 * classes))
     room = numbers.buffer_info()[0]
     found = _kernel.loss_at(
-        x.dtype is _DOUBLE, shape, stride, x.data_ptr(), 0 if labels is None else labels.data_ptr(), ignored,
-        0 if dense is None else dense.data_ptr(), 0 if k is None else k.data_ptr(), prior is not None,
+        x.dtype is _DOUBLE, shape, stride, x.data_ptr(), 0 if dense else target.data_ptr(), ignored,
+        target.data_ptr() if dense else 0, 0 if k is None else k.data_ptr(), prior is not None,
         0 if taus is None else taus.data_ptr(), number, 0 if weight is None else weight.data_ptr(),
         reduction == "mean" and weighted is None, 0 if grad is None else grad.data_ptr(), room, room + 8 * classes,
         torch.get_num_threads(),
@@ -201,13 +192,13 @@ def _fail_loss(failure: Any, numbers: "array[float]", tau: Any) -> None:
     k = numbers[classes + at]
     if what == "k":
         raise _checks.bad_count(k, limit)
-    _fail(failure, k, tau, limit, 0)
+    _checks.raise_failure(failure, k, tau, limit, "dim 0")
 
 
 def prepare(batch: Batch) -> Batch:
     x = even("input", batch.logits)
-    labels = None if batch.labels is None else memory("target", batch.labels).contiguous()
-    return Batch(x, labels, None if batch.dense is None else alike("target", batch.dense, x), batch.shape)
+    target = alike("target", batch.target, x) if batch.dense else memory("target", batch.target).contiguous()
+    return Batch(x, target, batch.dense, batch.shape)
 
 
 def sums(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> Tensor:
@@ -226,9 +217,13 @@ def gradient(
     return answer
 
 
-def _at_thresholds(batch: Batch, ignore_index: int, numbers: dict[str, Tensor], **answer: Tensor) -> None:
-    arrays = {name: doubles(name, value, (batch.classes,)) for name, value in numbers.items()} | answer
+def _at_thresholds(
+    batch: Batch, ignore_index: int, numbers: dict[str, Tensor], sums: Tensor | None = None, grad: Tensor | None = None
+) -> None:
+    labels, dense = (None, batch.target) if batch.dense else (batch.target, None)
+    x, dense, grad = (t if t is None or t.dim() == 3 else t.unsqueeze(2) for t in (batch.logits, dense, grad))
+    arrays = {name: doubles(name, value, (batch.classes,)).numpy() for name, value in numbers.items()}
     _kernel.at_thresholds(
-        batch.logits.numpy(), labels=_view(batch.labels), dense=_view(batch.dense), ignored=ignore_index,
-        threads=_threads(), **{name: value.numpy() for name, value in arrays.items()},
+        _view(x), labels=_view(labels), dense=_view(dense), ignored=ignore_index, threads=torch.get_num_threads(),
+        sums=_view(sums), grad=_view(grad), **arrays,
     )  # fmt: skip

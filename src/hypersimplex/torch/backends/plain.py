@@ -5,15 +5,17 @@ slice is saturated the edge has 0 < y < 1, so mu is less than tau below it: meas
 is more than 1 away is 0 or 1 for certain, infinities included, and everything else keeps its digits.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex._search import Start, middle, search
-from hypersimplex.torch import _batch, _columns
+from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
-from hypersimplex.torch._boundary import slices, widest
-from hypersimplex.torch.backends import padded
+from hypersimplex.torch._boundary import computed, slices, widest
 from hypersimplex.torch.backends.plain_box import box as box
 
 
@@ -21,24 +23,47 @@ def project(
     x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
 ) -> tuple[Tensor, Tensor]:
     _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
-    k, tau = _each("k", k, x, dim), _each("tau", tau, x, dim)
+    k, tau = _each(k, x, dim), _each(tau, x, dim)
     _check(x, k, tau, dim)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
-    y, mu = _solve(_wide(x).movedim(dim, -1), k, tau)
+    y, mu = _solve(x.to(computed(x.dtype)).movedim(dim, -1), k, tau)
     return y.movedim(-1, dim).to(x.dtype), mu
 
 
 def binary(x: Tensor, k: Number, dim: int) -> Tensor:
-    k = _each("k", k, x, dim)
+    k = _each(k, x, dim)
     _check(x, k, torch.ones_like(k), dim, whole=True)
     if x.numel() == 0:
         return torch.empty_like(x)
-    return _choose(_wide(x).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
+    return _choose(x.to(computed(x.dtype)).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
-    return padded.segments(project, x, offsets, k, tau)
+def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callable[..., Any] = project) -> Tensor:
+    """As rows padded with -inf, by a backend's `project`: for those without a loop over rows of different lengths."""
+    sizes = offsets.diff()
+    k, tau = k.expand(sizes.shape), tau.expand(sizes.shape)
+    _check_segments(x, offsets, sizes, k)
+    if not x.numel():
+        return torch.empty_like(x)
+    inside = torch.arange(int(sizes.max()), device=x.device) < sizes.unsqueeze(1)
+    rows = torch.full(inside.shape, -torch.inf, dtype=x.dtype, device=x.device)
+    rows[inside] = x
+    y: Tensor = project(rows, k, tau, -1, want_mu=False)[0]
+    return y[inside]
+
+
+def _check_segments(x: Tensor, offsets: Tensor, sizes: Tensor, k: Tensor) -> None:
+    """The kernel's checks. Those of the offsets are worth waiting for a device: nothing is read beyond x."""
+    size = x.numel()
+    wrong = torch.cat((offsets[:1] != 0, sizes < 0))
+    wrong[-1] |= offsets[-1] != size
+    if wrong.any():
+        raise _checks.bad_offsets(size, int(offsets[wrong][0]))
+    bad = ~((k >= 0) & (k <= sizes))
+    if x.device.type == "cpu" and bad.any():
+        at = int(bad.nonzero()[0])
+        raise _checks.bad_k(float(k[at]), int(sizes[at]), f"segment {at}")
 
 
 def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -54,7 +79,7 @@ def pullback(
     y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Can be differentiated again."""
-    wide = torch.float64 if v.dtype == torch.float64 else torch.float32
+    wide = computed(v.dtype)
     y, w = y.to(wide), v.to(wide)
     each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
     active, count = active_entries(y.detach(), dim)
@@ -70,28 +95,18 @@ def pullback(
 
 
 def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
-    x, classes = batch.logits, batch.classes
-    c = _columns.columns(batch, settings.ignore_index)
-    tau = _batch.per_class("tau", settings.tau, classes, x.device)
-    k = _columns.wanted(settings, c.counts, c.samples)
-    if _batch.is_readable(x):
-        _batch.check_numbers(k, tau, int(c.samples))
-    p, mu = project(c.logits, k, tau, 1)
-    error, weight = c.errors(p), None
-    pull = error
-    if settings.weight is not None:
-        weight = _batch.per_class("weight", settings.weight, classes, x.device)
-        pull = weight.to(p.dtype).unsqueeze(1) * error
-    by = torch.as_tensor(_columns.divisor(weight, c.labelled, c.samples), device=x.device)
-    value = _columns.reduced((pull * error).sum(0) / 2, by, settings.reduction)
-    grad = None
-    if with_gradient:
-        if settings.reduction == "mean":
-            pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
-        to_x = pullback(p, pull, tau, 1)[0]
-        assert to_x is not None
-        grad = to_x.reshape(classes, x.shape[0], *x.shape[2:]).transpose(0, 1)
-    return Outcome(value.to(_batch.result_dtype(x)), torch.stack((mu, k.to(mu.dtype))), c.samples, grad)
+    outcome, p, pull, tau, weight, by = _columns.compose(batch, settings, project)
+    if not with_gradient:
+        return outcome
+    if weight is not None:
+        pull = weight.to(p.dtype).unsqueeze(1) * pull
+    if settings.reduction == "mean":
+        by = torch.as_tensor(by, device=p.device)
+        pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
+    to_x = pullback(p, pull, tau, 1)[0]
+    assert to_x is not None
+    samples, classes, *rest = batch.logits.shape
+    return outcome._replace(gradient=to_x.reshape(classes, samples, *rest).transpose(0, 1))
 
 
 def prepare(batch: Batch) -> Batch:
@@ -127,11 +142,7 @@ def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tenso
     return t, p, c.errors(p)
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x if x.dtype == torch.float32 or x.dtype == torch.float64 else x.float()
-
-
-def _each(name: str, value: Number, x: Tensor, dim: int) -> Tensor:
+def _each(value: Number, x: Tensor, dim: int) -> Tensor:
     return torch.as_tensor(value, dtype=widest(x.device), device=x.device).expand(slices(x, dim))
 
 
@@ -150,7 +161,7 @@ def _check(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> 
     for what, bad in wrong.items():
         if bad.any():
             at = int(bad.nonzero()[0])
-            _checks.raise_failure((what, at, int(usable[at])), float(k[at]), float(tau[at]), n, f"dim {dim}")
+            _checks.raise_failure((what, at, int(usable[at])), k, tau, n, f"dim {dim}")
 
 
 def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:

@@ -4,11 +4,11 @@ Nothing here waits for the device, so bad values give NaN instead of an error. W
 """
 
 import functools
-import importlib.util
 
 from torch import Tensor
 
-from hypersimplex.torch.backends import padded
+from hypersimplex._checks import is_installed
+from hypersimplex.torch.backends import plain
 from hypersimplex.torch.backends.plain import binary, gradient, prepare, sums
 from hypersimplex.torch.backends.plain_box import box
 from hypersimplex.torch.backends.triton import _self_check
@@ -17,15 +17,10 @@ from hypersimplex.torch.backends.triton._backend import loss, project, pullback
 __all__ = ["binary", "box", "gradient", "loss", "prepare", "project", "pullback", "segments", "serves", "sums"]
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
-    return padded.segments(project, x, offsets, k, tau)
-
-
-@functools.cache
-def _is_installed() -> bool:
-    return importlib.util.find_spec("triton") is not None
+segments = functools.partial(plain.segments, project=project)
+_is_installed = functools.cache(is_installed)
 
 
 def serves(x: Tensor) -> bool:
     """Whether Triton is installed and its kernels give the right numbers on x's device."""
-    return x.is_cuda and _is_installed() and _self_check.passes(x)
+    return x.is_cuda and _is_installed("triton") and _self_check.passes(x)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch._batch import Batch, Settings
+from hypersimplex.torch._boundary import computed
 from hypersimplex.torch.backends import plain
-from hypersimplex.torch.backends.triton import _backend, _launch
+from hypersimplex.torch.backends.triton import _backend
 
 _trusted: dict[tuple[torch.device, torch.dtype, str], bool] = {}
 _distrusted: set[tuple[torch.device, str]] = set()
@@ -99,9 +100,9 @@ def _problem(name: str, slices: int, n: int, dim: int) -> Problem:
 
 
 def problems() -> Iterator[Problem]:
-    """One for each way that `_launch.plan` knows."""
-    tile = _launch.TILE
-    yield _problem("short rows", 10, _launch.LEAST // 8 - 3, 1)
+    """One for each way that `_backend.plan` knows."""
+    tile = _backend.TILE
+    yield _problem("short rows", 10, _backend.LEAST // 8 - 3, 1)
     yield _problem("rows of one tile", 2, tile, 1)
     yield _problem("long rows", 2, 2 * tile + 3, 1)
     yield _problem("short columns", 10, tile // 16 - 1, 0)
@@ -118,26 +119,24 @@ def differences(device: torch.device, dtype: torch.dtype) -> Iterator[str]:
         want = plain.pullback(y, v, tau, p.dim)
         names = ("gradient to x", "gradient to k", "gradient to tau")
         yield from _compare(p.name, names, want, dtype, _backend.pullback, y, v, tau, p.dim)
-    for name, samples in (("short", _launch.TILE // 16 - 1), ("long", _launch.TILE // 4 + 3)):
+    for name, samples in (("short", _backend.TILE // 16 - 1), ("long", _backend.TILE // 4 + 3)):
         for batch in _batches(samples, device, dtype):
-            kind = "labels" if batch.dense is None else "dense targets"
+            kind = "dense targets" if batch.dense else "labels"
             settings = Settings(None, -100, "mean", None, None, 0.5)
-            outcome = plain.loss(batch, settings, True)
-            names = ("value", "gradient", "mu and k")
-            expected = (outcome.loss, outcome.gradient, outcome.mu_and_k)
-            yield from _compare(f"{name} loss with {kind}", names, expected, dtype, _loss, batch, settings)
+            names, want = ("value", "gradient", "mu and k"), _loss(plain, batch, settings)
+            yield from _compare(f"{name} loss with {kind}", names, want, dtype, _loss, _backend, batch, settings)
 
 
 def _batches(samples: int, device: torch.device, dtype: torch.dtype) -> Iterator[Batch]:
     x = _spread(samples, 5, seed=3).to(device, dtype)
     labels = (torch.arange(samples, device=device) * 7 + 3) % 4  # class 4 is absent
     dense = (_spread(samples, 5, seed=4).to(device, dtype) + 2) / 4
-    yield Batch(x, torch.where(labels * 5 % 11 == 4, -100, labels), None, (samples,))
-    yield Batch(x, None, dense, (samples,))
+    yield Batch(x, torch.where(labels * 5 % 11 == 4, -100, labels), False, (samples,))
+    yield Batch(x, dense, True, (samples,))
 
 
-def _loss(batch: Batch, settings: Settings) -> tuple[Any, ...]:
-    outcome = _backend.loss(batch, settings, True)
+def _loss(backend: Any, batch: Batch, settings: Settings) -> tuple[Any, ...]:
+    outcome = backend.loss(batch, settings, True)
     return outcome.loss, outcome.gradient, outcome.mu_and_k
 
 
@@ -153,10 +152,9 @@ def _compare(
     except Exception as error:  # whatever a compiler or a launch may raise
         yield f"{where}: {type(error).__name__}: {str(error)[:500]}"
         return
-    computed = torch.float64 if dtype is torch.float64 else torch.float32
     for name, w, size in zip(names, want, worst, strict=True):
         # Entries differ by rounding; sums over a slice by the rounding of many.
-        eps = 4 * torch.finfo(dtype).eps + 256 * torch.finfo(computed).eps
+        eps = 4 * torch.finfo(dtype).eps + 256 * torch.finfo(computed(dtype)).eps
         finite = w[w.isfinite()]
         limit = eps * max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
         if not size <= limit:
