@@ -76,3 +76,9 @@ def stratified(y: Array, part: float, seed: int) -> tuple[Array, Array]:
         second.append(members[: round(len(members) * part)])
     held = np.sort(np.concatenate(second)) if second else np.zeros(0, dtype=np.int64)
     return np.setdiff1d(np.arange(len(y)), held), held
+
+
+def with_test_set(name: str, x: Array, y: Array, classes: tuple[str, ...], part: float = 0.2, **more: Any) -> Data:
+    """Set a part of the samples aside as the test set, the same for every run."""
+    train, test = stratified(y, part, seed=0)
+    return Data(name, x[train], y[train], x[test], y[test], classes, **more)
