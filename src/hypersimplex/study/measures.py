@@ -25,14 +25,14 @@ class Measure:
     def scale(self) -> float:
         return 100.0 if self.percent else 1.0
 
-    def text(self, value: float) -> str:
+    def text(self, value: float, sign: str = "") -> str:
         """
         >>> MEASURES["accuracy"].text(0.9125), MEASURES["auc"].text(0.80091)
         ('91.25', '0.8009')
         """
         if math.isnan(value):
             return "—"
-        return f"{100 * value:.2f}" if self.percent else f"{value:.4f}"
+        return f"{100 * value:{sign}.2f}" if self.percent else f"{value:{sign}.4f}"
 
     def shown(self, value: float) -> str:
         """
@@ -42,9 +42,7 @@ class Measure:
         return self.text(value) + " %" * self.percent
 
     def with_sign(self, value: float) -> str:
-        if math.isnan(value):
-            return "—"
-        return f"{100 * value:+.2f}" if self.percent else f"{value:+.4f}"
+        return self.text(value, "+")
 
 
 MEASURES = {

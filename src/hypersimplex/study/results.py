@@ -50,12 +50,10 @@ def result(run: Run, dataset: str) -> Result:
     c = run.config
     # Data sets that share all the rest are one study.
     shared = json.dumps({k: v for k, v in protocol(c).items() if k not in ("dataset", "label")})
-    if run.state == "diverged":
-        none = (None, -1, math.nan, math.nan, run.tuning, run.measure)
-        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), *none, protocol=shared)
-    scores = run.scores()
-    best = best_epoch(run)
-    validation, test = scores[best]
+    # It has epochs up to where it diverged.
+    scores = [] if run.state == "diverged" else run.scores()
+    best = best_epoch(run) if scores else -1
+    validation, test = scores[best] if scores else (None, None)
     tests = [t for _, t in scores if t is not None]
     return Result(
         run.key,
@@ -70,7 +68,7 @@ def result(run: Run, dataset: str) -> Result:
         best_of(run.measure, tests) if tests else math.nan,
         run.tuning,
         run.measure,
-        others(run, best),
+        others(run, best) if scores else {},
         shared,
     )
 
