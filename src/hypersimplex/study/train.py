@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from hypersimplex.study import checkpoint, evaluation, scoring
+from hypersimplex.study import checkpoint, evaluation
 from hypersimplex.study.batches import Features, Images, prepare
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.losses import make_loss
@@ -190,7 +190,7 @@ class Training:
         labels = {"val": here.train_y[here.validation_rows], "test": here.test_y}
         parts = {name: (labels[name].cpu().numpy(), torch.cat(some)) for name, some in seen.items() if some}
         loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
-        return scoring.measures(loss, len(self.data.classes), parts)
+        return evaluation.measures(loss, len(self.data.classes), parts)
 
     def train_epoch(self, number: int) -> tuple[float, float]:
         """Take the steps of one epoch; return the mean loss and the last learning rate."""
