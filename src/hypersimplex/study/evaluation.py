@@ -112,20 +112,28 @@ def temperature(y: Array, scores: Array) -> float:
     return float(np.exp(found.x))
 
 
-def measures(loss: Any, classes: int, parts: dict[str, tuple[Array, Any]]) -> dict[str, float]:
-    """All measures of the parts "val" and "test", each labels and logits, as the fields of an epoch.
+def measures(loss: Any, classes: int, parts: dict[str, tuple[Array, Tensor]]) -> dict[str, Any]:
+    """All measures of the parts "test" and, if there is one, "val", each labels and logits, as the fields of an epoch.
 
     By the loss's own decision, and where that is another than plain argmax, by that too. The log loss is after
     calibration on the validation split, so it needs one.
     """
-    found: dict[str, float] = {}
+
+    def decide(x: Tensor, plain: bool) -> Array:
+        return np.asarray(x.argmax(1) if plain else loss.predict(x))
+
+    found: dict[str, Any] = dict.fromkeys(("val_accuracy", "val_argmax"))
+    for name, (y, x) in parts.items():
+        for field, plain in (("accuracy", False), ("argmax", True)):
+            found[f"{name}_{field}"] = float(np.mean(decide(x, plain) == y))
+    decided = decide(parts["test"][1], False)
+    found["one_class"] = int(np.bincount(decided).max()) / len(decided)
     own = hasattr(loss, "scores")
     for end, plain in (("", not own), *((("_argmax", True),) if own else ())):
         scores = {name: (x if plain else loss.scores(x)).double().numpy() for name, (_, x) in parts.items()}
         fitted = temperature(parts["val"][0], scores["val"]) if "val" in parts else None
         for name, (y, x) in parts.items():
-            decided = (x.argmax(1) if plain else loss.predict(x)).numpy()
-            some = by_decision(y, decided, classes) | {"auc": auc(y, scores[name])}
+            some = by_decision(y, decide(x, plain), classes) | {"auc": auc(y, scores[name])}
             if fitted is not None:
                 some["log_loss"] = log_loss(y, scores[name], fitted)
             found |= {f"{name}_{measure}{end}": value for measure, value in some.items()}
