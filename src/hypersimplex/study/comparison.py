@@ -62,9 +62,13 @@ class Comparison:
         names = [] if self.paper_rule else [n for n in OTHERS if all(n != r.measure for r in self.finished)]
         return [c for name in names for c in cells(self.finished, self.baseline, other=name)]
 
+    @property
+    def by_key(self) -> dict[str, Run]:
+        return {r.key: r for r in self.runs}
+
     @cached_property
     def speed(self) -> tuple[list[speed.Reach], list[speed.Area]]:
-        return speed.compare(self.cells, {r.key: r for r in self.runs})
+        return speed.compare(self.cells, self.by_key)
 
     @cached_property
     def caveats(self) -> list[str]:

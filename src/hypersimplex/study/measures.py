@@ -1,7 +1,6 @@
 """What is measured on the test set: its name, the better direction, and how it is written."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -62,14 +61,10 @@ METRICS = ("accuracy", "balanced_accuracy", "f1", "auc", "log_loss")
 OTHERS = ("error", "log_loss")
 
 
-def best(measure: str, values: Iterable[float]) -> float:
-    """
-    >>> best("auc", [0.5, 0.7]), best("log_loss", [0.5, 0.7])
-    (0.7, 0.5)
-    """
-    return (max if MEASURES[measure].higher else min)(values)
-
-
 def gain(measure: str, value: float) -> float:
-    """A value, or a difference, such that more is better."""
+    """A value, or a difference, such that more is better.
+
+    >>> max([0.5, 0.7], key=lambda value: gain("log_loss", value))
+    0.5
+    """
     return value if MEASURES[measure].higher else -value

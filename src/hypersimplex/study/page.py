@@ -13,8 +13,6 @@ from hypersimplex.study.comparison import tables
 from hypersimplex.study.console import batch_text, p_text
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
-from hypersimplex.study.results import dataset_names, result
-from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.verdict import footnotes
 
@@ -25,8 +23,7 @@ def slug(*parts: object) -> str:
 
 def html(content: dict[str, Any]) -> str:
     rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    names = dataset_names([r.config for r in content["runs"] if r.state in FINISHED])
+    by_key: dict[str, Run] = content["runs"]
     datasets = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
         here = [c for c in rows if c.dataset == dataset]
@@ -51,7 +48,7 @@ def html(content: dict[str, Any]) -> str:
         for run in map(by_key.__getitem__, c.keys):
             tests = [t for _, t in run.scores()]
             spark = figures.sparkline(tests, f"seed {run.config.seed}", run.measure)
-            members.append({"run": run, "result": result(run, names[run.key]), "spark": spark})
+            members.append({"run": run, "result": content["results"][run.key], "spark": spark})
         shown = {k: v for k, v in by_key[c.keys[0]].config.shown().items() if k not in ("seed", "loss")}
         page = {"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown}
         pages.append({**page, "measure": MEASURES[c.measure]})
@@ -93,12 +90,11 @@ def overviews(rows: Sequence[Cell]) -> list[Any]:
 def figure_files(content: dict[str, Any]) -> dict[str, str]:
     """The figures as files of their own: name and SVG text."""
     rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
     found = {}
     for number, figure in enumerate(overviews(rows)):
         found[f"overview{number or ''}"] = figure
     for dataset in dict.fromkeys(c.dataset for c in rows):
-        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
+        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], content["runs"])
         for kind in ("accuracy", "difference"):
             found[slug(dataset, kind)] = made[kind]
         for batch, curve in made["curves"].items():

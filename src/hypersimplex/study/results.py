@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.measures import best as best_of
 from hypersimplex.study.measures import gain
 from hypersimplex.study.records import Run
 from hypersimplex.study.schema import FINISHED
@@ -65,7 +65,7 @@ def result(run: Run, dataset: str) -> Result:
         validation,
         best,
         math.nan if test is None else test,
-        best_of(run.measure, tests) if tests else math.nan,
+        max(tests, key=partial(gain, run.measure), default=math.nan),
         run.tuning,
         run.measure,
         others(run, best) if scores else {},
