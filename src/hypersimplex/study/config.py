@@ -88,8 +88,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
-        if self.resize is not None and self.resize < 4:
-            raise ValueError(f"resize must be at least 4, got {self.resize}")
         one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
         if self.is_trees:
             self._without_a_network()
@@ -97,14 +95,14 @@ class RunConfig:
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("precision", self.precision, PRECISIONS)
         one_of("evaluation", self.evaluation, EVALUATIONS)
-        for name in ("width", "batch_size", "epochs", "min_steps"):
+        batch = 0 if self.is_trees else 1
+        least = {"width": 1, "batch_size": batch, "epochs": 1, "min_steps": 1, "subset": 2, "resize": 4}
+        for name, bound in least.items():
             value = getattr(self, name)
-            if value is not None and value < (0 if self.is_trees and name == "batch_size" else 1):
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if value is not None and value < bound:
+                raise ValueError(f"{name} must be at least {bound}, got {value}")
         if self.tunes_for is not None and self.tunes_for < self.epochs:
             raise ValueError(f"tunes_for must be at least epochs, {self.epochs}, got {self.tunes_for}")
-        if self.subset is not None and self.subset < 2:
-            raise ValueError(f"subset must be at least 2, got {self.subset}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation}")
         if not self.lr > 0:
@@ -183,6 +181,11 @@ def kinds_of(made: type) -> dict[str, type]:
     """
     hints = get_type_hints(made)
     return {name: next((t for t in get_args(hint) if t is not NoneType), hint) for name, hint in hints.items()}
+
+
+def is_a(value: object, kind: type) -> bool:
+    """Whether a value, of TOML or JSON, is of a kind: a whole number is a number too, a truth value is none."""
+    return isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
 
 
 def one_of(name: str, value: object, allowed: Any) -> None:

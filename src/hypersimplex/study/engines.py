@@ -87,6 +87,9 @@ def compute(
         accept(data)
         yield from train(config, data, runtime, raw)
         yield Ended("done")
+    except StoreError:
+        # Where the store cannot be used, no error can be recorded in it: stop and say so.
+        raise
     except DivergedError as error:
         yield Ended("diverged", str(error))
     except Exception as error:

@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import LATER, RunConfig, from_mapping, kinds_of
+from hypersimplex.study.config import LATER, RunConfig, from_mapping, is_a, kinds_of
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.records import MEASURES, Epoch, Run
 from hypersimplex.study.schema import FINISHED, STATES
@@ -148,9 +148,7 @@ def _parsed(name: str, value: str) -> Any:
 
 def _known(name: str, value: Any) -> Any:
     """A value of JSON, if it is what its column holds."""
-    kind: Any = KINDS.get(name, float)
-    kind = int | float if kind is float else kind
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    if not is_a(value, KINDS.get(name, float)):
         raise TypeError(name)
     return value
 

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import TREES, VARIANTS, RunConfig, kinds_of, one_of, primary
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, primary
 from hypersimplex.study.engines import Engine, OnEpoch
 from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
@@ -198,10 +198,6 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not TOML: {error}") from error
 
 
-def from_toml(path: Path, base: Study) -> Study:
-    return override(base, read_toml(path), str(path))
-
-
 def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
     """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
     kinds = {name: kind for name, kind in kinds_of(Study).items() if name != "samples"}
@@ -219,10 +215,7 @@ def override(base: Study, values: Mapping[str, Any], where: str = "options") -> 
     return replace(base, **changes)
 
 
-def _convert(where: str, name: str, value: object, kind: type) -> object:
-    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not fits:
+def _convert(where: str, name: str, value: Any, kind: type) -> object:
+    if not is_a(value, kind):
         raise ValueError(f"{where}: {name} must be of type {kind.__name__}, got {value!r}")
-    return value
+    return float(value) if kind is float else value
