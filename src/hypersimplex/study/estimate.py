@@ -9,6 +9,7 @@ import torch
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
+from hypersimplex.study.engines import begin
 from hypersimplex.study.train import Runtime, Training, evaluation_batch, passes
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
@@ -78,6 +79,4 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
 @lru_cache
 def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
     """Seconds of one epoch of boosted trees, the first; early stopping saves some of the others."""
-    from hypersimplex.study.boosted import Boosting
-
-    return Boosting(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds
+    return begin(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds
