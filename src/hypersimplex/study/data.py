@@ -8,7 +8,7 @@ import numpy as np
 from hypersimplex.study import own, tabular
 from hypersimplex.study.catalog import CIFAR, CIFAR_PYTHON_FOLDERS, FASHION, data_folder, find_file, missing
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.formats import BATCHES, DataError, read_cifar_binary, read_cifar_python, read_idx
+from hypersimplex.study.formats import DataError, read_cifar_binary, read_cifar_python, read_idx
 from hypersimplex.study.samples import Data, with_test_set
 
 __all__ = ["Data", "load", "load_cached", "load_for"]
@@ -84,15 +84,16 @@ def fashion_mnist(root: Path) -> Data:
 def cifar_10(root: Path) -> Data:
     """Read the binary batches, or the python ones where only those are there."""
     batches = []
-    for name in (*BATCHES, "test_batch"):
-        binary = find_file(root, CIFAR.folders, f"{name}.bin")
+    for file in CIFAR.content:
+        name = file.removesuffix(".bin")
+        binary = find_file(root, CIFAR.folders, file)
         python = None if binary else find_file(root, CIFAR_PYTHON_FOLDERS, name)
         if binary:
             batches.append(read_cifar_binary(binary))
         elif python:
             batches.append(read_cifar_python(python))
         else:
-            raise missing("cifar-10", root, f"{CIFAR.folders[0]}/{name}.bin and {CIFAR_PYTHON_FOLDERS[0]}/{name}")
+            raise missing("cifar-10", root, f"{CIFAR.folders[0]}/{file} and {CIFAR_PYTHON_FOLDERS[0]}/{name}")
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     return Data(
         "cifar-10",

@@ -240,18 +240,12 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, in
     """
     kept = left = 0
     taken: list[str] = []
-    own, plain = BOTH[:2], BOTH[2:]
+    names = ("epoch", "train_loss", "epoch_lr", *BOTH, "seconds", *MEASURES)
     for group in by_run(table).values():
         config = from_mapping(group[0])
         store.add_runs([config], tuning=bool(group[0]["tuning"]))
         key = config.training().key()
-        epochs = [
-            Epoch(
-                *(r[name] for name in ("epoch", "train_loss", "epoch_lr", *own, *plain, "seconds", *MEASURES)),
-            )
-            for r in group
-            if r["epoch"] is not None
-        ]
+        epochs = [Epoch(*(row[name] for name in names)) for row in group if row["epoch"] is not None]
         state = group[0]["state"]
         finished, made = state in FINISHED, group[0]["provenance"] or {}
         if key in taken:  # by another decision of the same training

@@ -178,22 +178,20 @@ def _differences(
         axes.axhline(0, color=INK, linewidth=1)
         for number, loss in enumerate(losses):
             color, marker = STYLES[loss]
-            label: str | None = loss
-            for c, against in rows:
-                if c.loss == loss:
-                    axes.errorbar(
-                        [place(c, number - (len(losses) - 1) / 2)],
-                        [measure.scale * against.difference],
-                        [measure.scale * _half(against.low, against.high)],
-                        color=color,
-                        marker=marker,
-                        markersize=6,
-                        markerfacecolor=color if c.holm_p < 0.05 else "none",
-                        capsize=2.5,
-                        linewidth=1.4,
-                        label=label,
-                    )
-                    label = None
+            mine = [row for row in rows if row[0].loss == loss]
+            for i, (c, against) in enumerate(mine):
+                axes.errorbar(
+                    [place(c, number - (len(losses) - 1) / 2)],
+                    [measure.scale * against.difference],
+                    [measure.scale * _half(against.low, against.high)],
+                    color=color,
+                    marker=marker,
+                    markersize=6,
+                    markerfacecolor=color if c.holm_p < 0.05 else "none",
+                    capsize=2.5,
+                    linewidth=1.4,
+                    label=None if i else loss,
+                )
         axis(axes)
         axes.set_ylabel(f"difference to {cells[0].baseline}, {measure.unit}")
         legend(axes)

@@ -29,9 +29,8 @@ class Data:
     std: tuple[float, ...] | None = None
     padding: int = 0  # of the augmentation's crop
     model: Callable[[], Any] | None = field(default=None, compare=False)  # makes the network, for one's own entry point
-    validation: tuple[Any, Array] | None = (
-        None  # the publisher's own split, taken instead of a part of the training set
-    )
+    # The publisher's own split, taken instead of a part of the training set.
+    validation: tuple[Any, Array] | None = None
     notes: tuple[str, ...] = ()  # what its owner should look at
     digest: str | None = None  # of the content, where it is known without reading all of it
 

@@ -35,9 +35,8 @@ class Layout:
 
     parts: dict[str, str]  # "train", "validation", "test": file name
     columns: Columns | None = None  # of csv; libsvm without
-    held: int | None = (
-        None  # without a test file: at most this many rows at the end of the training file, a fifth if few
-    )
+    # Without a test file: at most this many rows at the end of the training file, a fifth if few.
+    held: int | None = None
 
 
 @dataclass(frozen=True)
