@@ -16,8 +16,8 @@ from hypersimplex.study import checkpoint, exchange
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import visible
 from hypersimplex.study.data import load_cached
-from hypersimplex.study.engines import execute
-from hypersimplex.study.ray_engine import Ended, compute
+from hypersimplex.study.engines import Ended, execute
+from hypersimplex.study.ray_engine import compute
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime, Training
 from tests.study.conftest import NO_TIMES, epoch

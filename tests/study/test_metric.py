@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from hypersimplex.study import scoring
+from hypersimplex.study import evaluation
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
 from hypersimplex.study.records import Epoch, Run
@@ -28,18 +28,18 @@ def test_measures_are_those_of_scikit_learn(classes):
     y = RNG.integers(0, classes, 200)
     scores = RNG.normal(size=(200, classes)) + 1.5 * np.eye(classes)[y]
     decided = scores.argmax(1)
-    found = scoring.by_decision(y, decided, classes)
+    found = evaluation.by_decision(y, decided, classes)
     assert found["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(y, decided))
     assert found["f1"] == pytest.approx(metrics.f1_score(y, decided, average="macro"))
-    p = np.exp(scoring.log_softmax(scores))
+    p = np.exp(evaluation.log_softmax(scores))
     area = metrics.roc_auc_score(y, p[:, 1] if classes == 2 else p, multi_class="ovr")
-    assert scoring.auc(y, scores) == pytest.approx(area)
-    assert scoring.log_loss(y, scores, 1.0) == pytest.approx(metrics.log_loss(y, p))
+    assert evaluation.auc(y, scores) == pytest.approx(area)
+    assert evaluation.log_loss(y, scores, 1.0) == pytest.approx(metrics.log_loss(y, p))
 
 
 def test_a_class_that_is_not_there_does_not_count():
     y, decided = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 1])
-    found = scoring.by_decision(y, decided, 4)
+    found = evaluation.by_decision(y, decided, 4)
     assert found["balanced_accuracy"] == pytest.approx(0.75)
     assert found["f1"] == pytest.approx((2 / 3 + 1 + 0) / 3)
 
@@ -47,11 +47,11 @@ def test_a_class_that_is_not_there_does_not_count():
 def test_the_scale_of_the_scores_does_not_matter_to_the_log_loss():
     y = RNG.integers(0, 3, 500)
     scores = RNG.normal(size=(500, 3)) + np.eye(3)[y]
-    losses = [scoring.log_loss(y, c * scores, scoring.temperature(y, c * scores)) for c in (0.01, 1.0, 30.0)]
+    losses = [evaluation.log_loss(y, c * scores, evaluation.temperature(y, c * scores)) for c in (0.01, 1.0, 30.0)]
     assert losses == pytest.approx([losses[0]] * 3, rel=1e-4)
     for t in (0.8, 1.2):
-        best = scoring.temperature(y, scores)
-        assert scoring.log_loss(y, scores, best) < scoring.log_loss(y, scores, t * best)
+        best = evaluation.temperature(y, scores)
+        assert evaluation.log_loss(y, scores, best) < evaluation.log_loss(y, scores, t * best)
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "hypersimplex"])

@@ -8,7 +8,7 @@ import pytest
 
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.curves import curves_figure
+from hypersimplex.study.figures import curves_figure
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
 from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach

@@ -11,7 +11,7 @@ from hypersimplex.study.engines import InProcess
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import best_epoch, dataset_names, results
-from hypersimplex.study.sweep import Study, from_toml, override, run_study, trainings
+from hypersimplex.study.sweep import Study, override, read_toml, run_study, trainings
 from hypersimplex.study.train import Runtime, passes
 from tests.study.conftest import epoch
 
@@ -92,7 +92,7 @@ def test_choosing_needs_a_validation_split():
 
 def test_toml_takes_single_values_and_lists(tmp_path):
     (tmp_path / "s.toml").write_text('dataset = "digits"\nlr = [0.1, 1]\nseed = 3\naugment = true\nsubset = 500\n')
-    study = from_toml(tmp_path / "s.toml", PRESETS["demo"])
+    study = override(PRESETS["demo"], read_toml(tmp_path / "s.toml"))
     assert (study.dataset, study.lr, study.seed, study.subset) == (("digits",), (0.1, 1.0), (3,), 500)
     assert study.epochs == PRESETS["demo"].epochs
 
@@ -110,7 +110,7 @@ def test_toml_takes_single_values_and_lists(tmp_path):
 def test_a_bad_file_is_named(tmp_path, text, message):
     (tmp_path / "s.toml").write_text(text)
     with pytest.raises(ValueError, match=message) as error:
-        from_toml(tmp_path / "s.toml", Study())
+        override(Study(), read_toml(tmp_path / "s.toml"), str(tmp_path / "s.toml"))
     assert "s.toml" in str(error.value)
 
 

@@ -1,5 +1,8 @@
 """The `hypersimplex` command. A subcommand imports what it needs when it runs."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated
 
 from hypersimplex._checks import missing
@@ -10,10 +13,10 @@ except ModuleNotFoundError as error:  # the command is installed with every flav
     raise SystemExit(str(missing("the hypersimplex command", str(error.name), "study"))) from None
 
 from hypersimplex._version import __version__
-from hypersimplex.cli.bench import bench
 from hypersimplex.cli.data import data_app
 from hypersimplex.cli.study import study_app
 
+SUITE = Path("benchmarks/peers/__main__.py")
 app = typer.Typer(
     help="Does the HyperSimplex loss help? Compare losses on known data or on your own.",
     no_args_is_help=True,
@@ -21,7 +24,22 @@ app = typer.Typer(
 )
 app.add_typer(study_app, name="study")
 app.add_typer(data_app, name="data")
-app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(bench)
+
+
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context) -> None:
+    """Compare the operator with other libraries. This command runs inside a checkout of the repository.
+
+    There `hypersimplex bench --help` lists its options.
+    """
+    if not SUITE.is_file():
+        typer.echo(
+            f"error: hypersimplex bench must run inside a checkout of hypersimplex, because it starts {SUITE}; "
+            f"got {Path.cwd()}",
+            err=True,
+        )
+        raise typer.Exit(1)
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "benchmarks.peers", *context.args]))
 
 
 def _version(value: bool) -> None:

@@ -71,6 +71,11 @@ def taking(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callabl
     return wrap
 
 
+def many(metavar: str, help: str, default: str) -> Any:
+    """An option that may be given several times."""
+    return typer.Option(metavar=metavar, help=f"{help} Repeatable; default {default}.")
+
+
 @dataclass(frozen=True)
 class RunOptions:
     preset: Annotated[
@@ -84,18 +89,16 @@ class RunOptions:
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.", dir_okay=False)] = None
     dataset: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="A name from `hypersimplex data list`, a CSV or Parquet file, an image folder, or module:function. "
-            "Repeatable; default digits.",
+        many(
+            "TEXT",
+            "A name from `hypersimplex data list`, a CSV or Parquet file, an image folder, or module:function.",
+            "digits",
         ),
     ] = None
     label: Annotated[str | None, typer.Option(help="Label column of a CSV or Parquet file.")] = None
     drop: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="Column of the file to leave out, such as an ID. Repeatable; default none."
-        ),
+        many("COLUMN", "Column of the file to leave out, such as an ID.", "none"),
     ] = None
     resize: Annotated[
         int | None,
@@ -103,48 +106,32 @@ class RunOptions:
     ] = None
     loss: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A loss from the lists above. Repeatable; default cross-entropy, hinge, mse, hypersimplex.",
-        ),
+        many("NAME", "A loss from the lists above.", "cross-entropy, hinge, mse, hypersimplex"),
     ] = None
     metric: MetricOption = None
     batch_size: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="INT",
-            help="Batch size, at most the number of training samples. A preset's are reduced to that. Repeatable; "
-            "default 128.",
-        ),
+        many("INT", "Batch size, at most the number of training samples. A preset's are reduced to that.", "128"),
     ] = None
-    seed: Annotated[
-        list[int] | None, typer.Option(metavar="INT", help="Random seed. Repeatable; default 0, 42, 1337, 2025, 31415.")
-    ] = None
+    seed: Annotated[list[int] | None, many("INT", "Random seed.", "0, 42, 1337, 2025, 31415")] = None
     epochs: Annotated[
         int | None, typer.Option(help="Epochs per run. For boosted trees one epoch is ten rounds; default 20.")
     ] = None
     lr: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="FLOAT",
-            help="Learning rate. If there are several, the validation split chooses. Repeatable; default 0.001.",
-        ),
+        many("FLOAT", "Learning rate. If there are several, the validation split chooses.", "0.001"),
     ] = None
     tau: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="FLOAT",
-            help="Temperature of HyperSimplex. If there are several, the validation split chooses. Repeatable; "
-            "default 1.5, the paper's.",
+        many(
+            "FLOAT",
+            "Temperature of HyperSimplex. If there are several, the validation split chooses.",
+            "1.5, the paper's",
         ),
     ] = None
     tuning_seed: Annotated[
         list[int] | None,
-        typer.Option(
-            metavar="INT",
-            help="Seed used only to choose lr and tau. The other seeds then run only the chosen values. Repeatable; "
-            "default none.",
-        ),
+        many("INT", "Seed used only to choose lr and tau. The other seeds then run only the chosen values.", "none"),
     ] = None
     prior: Annotated[
         float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels' share.")

@@ -16,10 +16,10 @@ from hypersimplex._checks import missing
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.study.batches import split
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.evaluation import by_decision
 from hypersimplex.study.formats import Array
 from hypersimplex.study.records import Epoch
 from hypersimplex.study.samples import Data
-from hypersimplex.study.scoring import by_decision
 from hypersimplex.study.tabular import SOURCES
 from hypersimplex.study.train import DivergedError, Runtime
 
@@ -208,38 +208,21 @@ class Boosting:
             raise DivergedError(f"the scores after epoch {number} are not finite")
         y = {name: self.parts[name].get_label() for name in scores}
         value = self.loss.value(y["train"], scores["train"])
-        right = {name: float(np.mean(self.loss.decide(scores[name]) == y[name])) for name in scores}
-        area = {name: auc(y[name], scores[name]) for name in scores if name != "train"}
-        before = after = None
-        if "validation" in scores:
-            linear = [self.loss.linear(scores[name]) for name in ("validation", "test")]
-            after = log_loss(y["test"], calibrated(y["validation"], *linear))
-            before = log_loss(y["validation"], calibrated(y["validation"], linear[0], linear[0]))
-        return Epoch(
-            number,
-            value,
-            self.config.lr,
-            right.get("validation"),
-            right["test"],
-            None,
-            None,
-            time.perf_counter() - began,
-            area.get("validation"),
-            area["test"],
-            after,
-            val_log_loss=before,
-            **self.decisions(y, scores),
-        )
-
-    def decisions(self, y: dict[str, Array], scores: dict[str, Array]) -> dict[str, float]:
-        """Balanced accuracy and F1 of the validation and the test rows, as the fields of an epoch."""
-        found: dict[str, float] = {}
-        for name, field in (("validation", "val"), ("test", "test")):
+        found: dict[str, Any] = dict.fromkeys(("val_accuracy", "val_argmax", "test_argmax"))
+        for name, part in (("validation", "val"), ("test", "test")):
             if name in scores:
-                decided = self.loss.decide(scores[name]).astype(np.int64)
-                some = by_decision(y[name].astype(np.int64), decided, 2)
-                found |= {f"{field}_{measure}": value for measure, value in some.items()}
-        return found
+                decided = self.loss.decide(scores[name])
+                found |= {
+                    f"{part}_accuracy": float(np.mean(decided == y[name])),
+                    f"{part}_auc": auc(y[name], scores[name]),
+                }
+                some = by_decision(y[name].astype(np.int64), decided.astype(np.int64), 2)
+                found |= {f"{part}_{measure}": v for measure, v in some.items()}
+        if "validation" in scores:
+            held, test = (self.loss.linear(scores[name]) for name in ("validation", "test"))
+            found["test_log_loss"] = log_loss(y["test"], calibrated(y["validation"], held, test))
+            found["val_log_loss"] = log_loss(y["validation"], calibrated(y["validation"], held, held))
+        return Epoch(number, value, self.config.lr, seconds=time.perf_counter() - began, **found)
 
     def scores(self) -> dict[str, Array]:
         """The scores of all parts as LightGBM keeps them: shown to metrics, so that nothing is predicted anew."""

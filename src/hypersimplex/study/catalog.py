@@ -4,10 +4,11 @@ import hashlib
 import os
 import shutil
 import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypersimplex.study.formats import BATCHES, DataError, read_bytes
+from hypersimplex.study.formats import DataError, read_bytes, read_cifar_python
 
 VARIABLE = "HYPERSIMPLEX_DATA"
 SCHEMES = ("https://", "http://", "ftp://")
@@ -66,9 +67,9 @@ def data_folder(given: str | Path | None = None) -> Path:
     return Path(given or os.environ.get(VARIABLE) or Path.home() / ".cache" / "hypersimplex").expanduser()
 
 
-def missing(name: str, root: Path, looked_for: str) -> DataError:
+def missing(name: str, root: Path, looked_for: str, do: str | None = None) -> DataError:
     return DataError(
-        f"{name} is not in {root} (looked for {looked_for}); run `hypersimplex data fetch {name}`, "
+        f"{name} is not in {root} (looked for {looked_for}); {do or f'run `hypersimplex data fetch {name}`'}, "
         f"or name the folder that holds it with --data-folder or {VARIABLE}"
     )
 
@@ -81,48 +82,38 @@ def find_file(root: Path, folders: tuple[str, ...], file: str) -> Path | None:
     return None
 
 
+def _files(name: str, root: Path) -> Iterator[tuple[str, Path | None, str]]:
+    """Every file, where it lies, and the hash of its content: CIFAR-10's python batches where only those may be."""
+    source = SOURCES[name]
+    python = name == "cifar-10" and not any((root / f).is_dir() for f in source.folders)
+    for file, digest in source.content.items():
+        file = file.removesuffix(".bin") if python else file
+        yield file, find_file(root, CIFAR_PYTHON_FOLDERS if python else source.folders, file), digest
+
+
 def present(name: str, root: Path) -> list[tuple[str, bool]]:
     """Return (file, whether it is there), without reading any."""
-    source = SOURCES[name]
-    if name == "cifar-10" and not any((root / f).is_dir() for f in source.folders):
-        return [(f, find_file(root, CIFAR_PYTHON_FOLDERS, f) is not None) for f in (*BATCHES, "test_batch")]
-    return [(f, find_file(root, source.folders, f) is not None) for f in source.content]
+    return [(file, path is not None) for file, path, _ in _files(name, root)]
 
 
 def check(name: str, root: Path) -> list[tuple[str, str]]:
     """Return (file, verdict) for every file; a verdict is "ok", "missing", or what is wrong."""
-    source = SOURCES[name]
-    folders, expected = source.folders, source.content
-    if name == "cifar-10" and not any((root / f).is_dir() for f in folders):
-        from hypersimplex.study.formats import read_cifar_python
-
-        rows = []
-        for file in (*BATCHES, "test_batch"):
-            path = find_file(root, CIFAR_PYTHON_FOLDERS, file)
-            if path is None:
-                rows.append((file, "missing"))
-                continue
-            try:
-                images, labels = read_cifar_python(path)
-            except DataError as error:
-                rows.append((str(path), str(error)))
-                continue
-            # The binary batch of the same records is what the known hash is of.
-            records = images.transpose(0, 3, 1, 2).reshape(len(labels), -1)
-            raw = b"".join(bytes([y]) + r.tobytes() for y, r in zip(labels.tolist(), records, strict=True))
-            rows.append((str(path), _verdict(raw, expected[f"{file}.bin"])))
-        return rows
     rows = []
-    for file, digest in expected.items():
-        path = find_file(root, folders, file)
-        if path is None:
-            rows.append((file, "missing"))
-            continue
+    for file, path, digest in _files(name, root):
         try:
-            rows.append((str(path), _verdict(read_bytes(path), digest)))
+            rows.append((file, "missing") if path is None else (str(path), _verdict(_content(name, path), digest)))
         except DataError as error:
             rows.append((str(path), str(error)))
     return rows
+
+
+def _content(name: str, path: Path) -> bytes:
+    if name != "cifar-10" or ".bin" in path.suffixes:
+        return read_bytes(path)
+    # The binary batch of the same records is what the known hash is of.
+    images, labels = read_cifar_python(path)
+    records = images.transpose(0, 3, 1, 2).reshape(len(labels), -1)
+    return b"".join(bytes([y]) + r.tobytes() for y, r in zip(labels.tolist(), records, strict=True))
 
 
 def _verdict(raw: bytes, digest: str) -> str:
@@ -130,7 +121,7 @@ def _verdict(raw: bytes, digest: str) -> str:
     return "ok" if found == digest else f"wrong content: sha256 {found[:12]}…, expected {digest[:12]}…; fetch it again"
 
 
-def fetch(name: str, root: Path, base_url: str | None = None, progress: bool = False) -> Path:
+def fetch(name: str, root: Path, base_url: str | None = None) -> Path:
     """Download a data set with pooch, checked by hash, and unpack it where the readers look."""
     import pooch
 
@@ -147,7 +138,7 @@ def fetch(name: str, root: Path, base_url: str | None = None, progress: bool = F
     downloads = pooch.create(path=target, base_url=base, registry=source.downloads)
     for file in source.downloads:
         try:
-            archive = Path(downloads.fetch(file, progressbar=progress))
+            archive = Path(downloads.fetch(file))
         except ValueError as error:
             # pooch removes a download whose hash is wrong before it raises.
             raise DataError(

@@ -26,7 +26,7 @@ from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.status import print_failure
 from hypersimplex.study.store import Store
-from hypersimplex.study.sweep import Study, from_toml, override, read_toml, run_study, trainings
+from hypersimplex.study.sweep import Study, override, read_toml, run_study, trainings
 from hypersimplex.study.train import Runtime
 
 # Of small data at the defaults: twenty epochs of one batch each would hardly begin to learn.
@@ -40,35 +40,30 @@ def main(options: "RunOptions", line: str) -> bool:
     """Do what the command line says; return whether every run reached an end."""
     console = Terminal(quiet=options.quiet)
     runtime = Runtime(options.device, options.threads, options.channels_last, options.compile, options.data_folder)
-    study = make_study(options.preset.value if options.preset else None, options.config, vars(options))
+    settings = {} if options.config is None else read_toml(options.config)
+    study = make_study(options, settings)
     say_what_runs_code(console, study, options.config)
     name = options.engine.value if options.engine else None
     engine = make_engine(name, options.processes, options.address, options.retries)
     if engine.local:
-        study = fitted(console, study, runtime, named(options))
+        # What somebody chose for this data: in a file or by an option.
+        chosen = {*settings, *(name for name, value in vars(options).items() if value not in (None, []))}
+        study = fitted(console, study, runtime, chosen)
     if options.dry_run:
         dry_run(console, study, runtime, options.processes or 1, options.store)
         return True
     return run(console, study, options.store, engine, runtime, options.resume, line)
 
 
-def make_study(preset: str | None, file: Path | None, given: Mapping[str, Any]) -> Study:
-    """A preset, changed by a file, changed by options; options that are no field of a study are somebody else's."""
-    study = PRESETS[preset] if preset else Study()
-    given = {f.name: given[f.name] for f in fields(Study) if f.name in given}
-    if file is not None:
-        study = from_toml(file, study)
-    study = override(study, given)
-    if given.get("tau") and study.network in TREES:
+def make_study(options: "RunOptions", settings: Mapping[str, Any]) -> Study:
+    """A preset, changed by a file's settings, changed by options; some options are no field of a study."""
+    study = PRESETS[options.preset.value] if options.preset else Study()
+    given = {f.name: getattr(options, f.name) for f in fields(Study) if hasattr(options, f.name)}
+    study = override(override(study, settings, str(options.config)), given)
+    if given["tau"] and study.network in TREES:
         name = study.network
         raise ValueError(f"tau must be left out with network {name}, whose losses have their own, got {study.tau[0]}")
     return study
-
-
-def named(options: "RunOptions") -> set[str]:
-    """The fields that somebody chose for this data: by an option or in a file."""
-    fields_of_file = set() if options.config is None else set(read_toml(options.config))
-    return fields_of_file | {name for name, value in vars(options).items() if value not in (None, [])}
 
 
 def fitted(console: Terminal, study: Study, runtime: Runtime, chosen: set[str]) -> Study:

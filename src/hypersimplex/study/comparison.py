@@ -1,21 +1,21 @@
 """The comparison of a study's runs: for a person, and for a program."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
-from hypersimplex.study import speed
+from hypersimplex.study import published, speed, verdict
 from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import one_of
 from hypersimplex.study.console import Terminal, cell_table
-from hypersimplex.study.measures import OTHERS
+from hypersimplex.study.measures import MEASURES, OTHERS, Measure
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import results
-from hypersimplex.study.rows import finite, table_rows
-from hypersimplex.study.stats import Cell, Result, cells
+from hypersimplex.study.stats import Cell, Paired, Result, cells
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import advice, advice_lines, answers, budget, footnotes, settings_tried, speeds, verdict
 
 
 @dataclass(frozen=True)
@@ -51,54 +51,124 @@ class Comparison:
         validated = all(r.validation is not None for r in self.finished)
         return "test set, at the epoch the validation split chose" if validated else "test set, at the last epoch"
 
+    @cached_property
     def cells(self) -> list[Cell]:
         """By the measure that runs are chosen by."""
         return cells(self.finished, self.baseline, self.paper_rule)
 
+    @cached_property
     def others(self) -> list[Cell]:
         """By the other measures that are shown beside it."""
         names = [] if self.paper_rule else [n for n in OTHERS if all(n != r.measure for r in self.finished)]
         return [c for name in names for c in cells(self.finished, self.baseline, other=name)]
 
-    def reached(self, rows: Sequence[Cell]) -> list[speed.Reach]:
-        return speed.compare(rows, {r.key: r for r in self.runs})[0]
+    @property
+    def by_key(self) -> dict[str, Run]:
+        return {r.key: r for r in self.runs}
+
+    @cached_property
+    def speed(self) -> tuple[list[speed.Reach], list[speed.Area]]:
+        return speed.compare(self.cells, self.by_key)
+
+    @cached_property
+    def caveats(self) -> list[str]:
+        return caveats(self.runs, self.finished, self.cells, self.speed[0])
+
+    def said(self) -> dict[str, Any]:
+        """What the comparison comes to, in sentences."""
+        reached = self.speed[0]
+        found: dict[str, Any] = {"verdict": verdict.verdict(self.cells), "advice": verdict.advice(self.cells, reached)}
+        return found | {"budget": verdict.budget(self.finished), "caveats": self.caveats}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The cells of all measures, flat, for every format."""
+        return table_rows([*self.cells, *self.others], cells(self.finished, self.baseline, paper_rule=True))
 
     def show(self, console: Terminal, quiet: bool = False, yardsticks: Iterable[str] = ()) -> None:
         """Print the tables, what to hold against them, and last what they say and what to do."""
-        rows = self.cells()
+        rows = self.cells
         if quiet:
-            console.print(verdict(rows))
+            console.print(verdict.verdict(rows))
             return
         diverged = [r.config.describe() for r in self.runs if r.state == "diverged"]
         if diverged:
             console.print(f"diverged: {'; '.join(diverged[:10])}{' …' * (len(diverged) > 10)}", style="yellow")
-        shown = [*rows, *self.others()]
+        shown = [*rows, *self.others]
         for part in dict.fromkeys((c.dataset, c.measure) for c in shown):
             here = [c for c in shown if (c.dataset, c.measure) == part]
             console.print(cell_table([c for c in here if not c.foil], self.rule, console.width))
-            if notes := footnotes(here):
+            if notes := verdict.footnotes(here):
                 console.print(f"By plain argmax: {'; '.join(notes)}.", style="dim")
         for line in yardsticks:
             console.print(line, soft_wrap=True)
         if rows and not self.paper_rule:
-            if len(set(settings_tried(self.finished).values())) > 1:
-                console.print(budget(self.finished))
-            reached = self.reached(rows)
-            for warning in caveats(self.runs, self.finished, rows, reached):
+            if len(set(verdict.settings_tried(self.finished).values())) > 1:
+                console.print(verdict.budget(self.finished))
+            reached = self.speed[0]
+            for warning in self.caveats:
                 console.print(f"warning: {warning}", style="yellow")
-            for line in answers(rows) + speeds(rows, reached, advice(rows, reached)):
+            for line in verdict.answers(rows) + verdict.speeds(rows, reached, verdict.advice(rows, reached)):
                 console.print(line)
-            console.print("\n".join(advice_lines(rows, reached)), style="bold")
+            console.print("\n".join(verdict.advice_lines(rows, reached)), style="bold")
 
     def as_json(self) -> str:
-        rows = self.cells()
         document: dict[str, Any] = {"rule": self.rule}
         if not self.paper_rule:
-            reached = self.reached(rows)
-            document |= {"verdict": verdict(rows), "advice": advice(rows, reached), "budget": budget(self.finished)}
-            document["caveats"] = caveats(self.runs, self.finished, rows, reached)
-            document["reached"] = [{k: finite(v) for k, v in asdict(r).items()} for r in reached]
-        by_paper_rule = cells(self.finished, self.baseline, paper_rule=True)
-        flat = table_rows([*rows, *self.others()], by_paper_rule)
-        document["rows"] = [{k: finite(v) for k, v in row.items()} for row in flat]
-        return json.dumps(document, indent=1, allow_nan=False) + "\n"
+            document |= self.said() | {"reached": json_rows(map(asdict, self.speed[0]))}
+        return json.dumps(document | {"rows": json_rows(self.rows())}, indent=1, allow_nan=False) + "\n"
+
+
+def table_rows(rows: Sequence[Cell], by_paper_rule: Sequence[Cell]) -> list[dict[str, Any]]:
+    """One flat row per cell."""
+    # The paper's rule is about the measure that runs are chosen by.
+    paper = {(c.dataset, c.batch_size, c.loss, c.measure): c for c in by_paper_rule}
+    flat = []
+    for c in rows:
+        against, other = c.against, paper.get((c.dataset, c.batch_size, c.loss, c.measure))
+        tested = asdict(against) if against else dict.fromkeys(f.name for f in fields(Paired))
+        flat.append(
+            {
+                "dataset": c.dataset,
+                "batch_size": c.batch_size,
+                "loss": c.loss,
+                "setting": c.setting,
+                "seeds": c.summary.n,
+                "measure": c.measure,
+                "mean": c.summary.mean,
+                "sd": c.summary.sd,
+                "low": c.summary.low,
+                "high": c.summary.high,
+                "difference": tested["difference"],
+                "difference_low": tested["low"],
+                "difference_high": tested["high"],
+                **{name: tested[name] for name in ("bootstrap_low", "bootstrap_high", "t", "p")},
+                "holm_p": c.holm_p if against else None,
+                "effect": tested["effect"],
+                "baseline": c.baseline,
+                "primary": c.primary,
+                "foil": c.foil,
+                "comparisons": c.comparisons,
+                "seeds_needed": verdict.needed(c) if against and not c.foil and not c.holm_p < verdict.LEVEL else None,
+                "paper_rule_mean": other.summary.mean if other else None,
+                "paper_rule_difference": other.against.difference if other and other.against else None,
+                "paper_rule_p": other.against.p if other and other.against else None,
+                "published": published.mean(c.dataset.partition(" (")[0], c.loss, c.batch_size) if other else None,
+            }
+        )
+    return flat
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> list[tuple[Measure, list[dict[str, Any]]]]:
+    """The rows of each measure, the one that runs are chosen by first."""
+    return [(MEASURES[m], [r for r in rows if r["measure"] == m]) for m in dict.fromkeys(r["measure"] for r in rows)]
+
+
+def json_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with numbers as JSON can hold them."""
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return None if math.isnan(value) else str(value)
+        return value
+
+    return [{k: finite(v) for k, v in row.items()} for row in rows]

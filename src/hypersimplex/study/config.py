@@ -4,40 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
-# A variant is a loss and the way a class is decided. Only the loss is trained: both decisions of one training are
-# recorded, so that asking for the second costs nothing.
-VARIANTS: dict[str, tuple[str, str]] = {
-    "cross-entropy": ("cross-entropy", "own"),
-    "label-smoothing": ("label-smoothing", "own"),
-    "squentropy": ("squentropy", "own"),
-    "cross-entropy-warmup": ("cross-entropy-warmup", "own"),
-    "hinge": ("hinge", "own"),
-    "mse": ("mse", "own"),
-    "hypersimplex": ("hypersimplex", "own"),
-    "hypersimplex-argmax": ("hypersimplex", "argmax"),
-    "hypersimplex-half": ("hypersimplex-half", "own"),
-    "hypersimplex-half-argmax": ("hypersimplex-half", "argmax"),
-    # Boosted trees only, but for "hypersimplex".
-    "binary": ("binary", "own"),
-    "squared-error": ("squared-error", "own"),
-    "hypersimplex-ones": ("hypersimplex-ones", "own"),
-    "hypersimplex-paper": ("hypersimplex-paper", "own"),
-}
-TREE_LOSSES = ("binary", "squared-error", "hypersimplex", "hypersimplex-ones", "hypersimplex-paper")
-NETWORK_LOSSES = tuple(v for v in VARIANTS if v == "hypersimplex" or v not in TREE_LOSSES)
-# LightGBM: with usual settings and `width` leaves, or exactly as in the paper's released scripts.
-TREES = ("lightgbm", "lightgbm-paper")
-# The one question of a study is asked of the first of these that it has, against the baseline.
-PRIMARY = (
-    "hypersimplex",
-    "hypersimplex-half",
-    "hypersimplex-half-argmax",
-    "hypersimplex-ones",
-    "hypersimplex-paper",
-    "hypersimplex-argmax",
-)
 DESCRIPTIONS = {
     "cross-entropy": "softmax cross-entropy",
     "label-smoothing": "softmax cross-entropy with a tenth of every label spread over all classes",
@@ -49,16 +18,35 @@ DESCRIPTIONS = {
     "hypersimplex-argmax": "the same training, decision by plain argmax",
     "hypersimplex-half": "HyperSimplex with k = n/2 for every class, decision by thresholds",
     "hypersimplex-half-argmax": "the same training, decision by plain argmax: the paper's released code",
+    # Boosted trees only, but for "hypersimplex".
     "binary": "LightGBM's built-in logistic objective",
     "squared-error": "LightGBM's default objective: what the released baseline of the paper trained",
     "hypersimplex-ones": "HyperSimplex with a hessian of ones",
     "hypersimplex-paper": "HyperSimplex as in the paper's released scripts: ones, tau 0.001, gradient of the mean",
 }
+# A variant is a loss and the way a class is decided. Only the loss is trained: both decisions of one training are
+# recorded, so that asking for the second costs nothing.
+VARIANTS = {v: (v.removesuffix("-argmax"), "argmax" if v.endswith("-argmax") else "own") for v in DESCRIPTIONS}
+TREE_LOSSES = ("binary", "squared-error", "hypersimplex", "hypersimplex-ones", "hypersimplex-paper")
+NETWORK_LOSSES = tuple(v for v in VARIANTS if v == "hypersimplex" or v not in TREE_LOSSES)
+# LightGBM: with usual settings and `width` leaves, or exactly as in the paper's released scripts.
+TREES = ("lightgbm", "lightgbm-paper")
+# What only networks use, with the value that all runs of boosted trees have.
+OF_NETWORKS: dict[str, Any] = {"batch_size": 0, "optimizer": "adam", "schedule": "constant", "momentum": 0.0}
+OF_NETWORKS |= {"augment": False, "precision": "float32", "evaluation": "running", "min_steps": None}
+# The one question of a study is asked of the first of these that it has, against the baseline.
+PRIMARY = (
+    "hypersimplex",
+    "hypersimplex-half",
+    "hypersimplex-half-argmax",
+    "hypersimplex-ones",
+    "hypersimplex-paper",
+    "hypersimplex-argmax",
+)
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = ("constant", "linear", "cosine", "warmup")
 EVALUATIONS = ("recomputed", "running")
 PRECISIONS = ("float32", "bfloat16")
-Decision = Literal["own", "argmax"]
 # Fields that came later, with the value that stands for the runs before them: their keys stay what they were.
 LATER: dict[str, Any] = {"evaluation": "running", "min_steps": None, "tunes_for": None, "drop": (), "resize": None}
 
@@ -100,8 +88,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
-        if self.resize is not None and self.resize < 4:
-            raise ValueError(f"resize must be at least 4, got {self.resize}")
         one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
         if self.is_trees:
             self._without_a_network()
@@ -109,14 +95,14 @@ class RunConfig:
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("precision", self.precision, PRECISIONS)
         one_of("evaluation", self.evaluation, EVALUATIONS)
-        for name in ("width", "batch_size", "epochs", "min_steps"):
+        batch = 0 if self.is_trees else 1
+        least = {"width": 1, "batch_size": batch, "epochs": 1, "min_steps": 1, "subset": 2, "resize": 4}
+        for name, bound in least.items():
             value = getattr(self, name)
-            if value is not None and value < (0 if self.is_trees and name == "batch_size" else 1):
-                raise ValueError(f"{name} must be at least 1, got {value}")
+            if value is not None and value < bound:
+                raise ValueError(f"{name} must be at least {bound}, got {value}")
         if self.tunes_for is not None and self.tunes_for < self.epochs:
             raise ValueError(f"tunes_for must be at least epochs, {self.epochs}, got {self.tunes_for}")
-        if self.subset is not None and self.subset < 2:
-            raise ValueError(f"subset must be at least 2, got {self.subset}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation}")
         if not self.lr > 0:
@@ -143,12 +129,10 @@ class RunConfig:
 
     def _without_a_network(self) -> None:
         """Set what only networks use to one value."""
-        fixed: dict[str, Any] = {"batch_size": 0, "optimizer": "adam", "schedule": "constant"}
-        fixed |= {"augment": False, "precision": "float32", "evaluation": "running", "min_steps": None}
-        if self.network == "lightgbm-paper":
-            fixed["width"] = 250
-        for name, value in fixed.items():
+        for name, value in OF_NETWORKS.items():
             object.__setattr__(self, name, value)
+        if self.network == "lightgbm-paper":
+            object.__setattr__(self, "width", 250)
 
     def training(self) -> "RunConfig":
         """Return the configuration of the training that serves this run."""
@@ -169,9 +153,7 @@ class RunConfig:
 
     def shown(self) -> dict[str, Any]:
         """Return the fields that this kind of run uses and that are not None."""
-        unused = set()
-        if self.is_trees:
-            unused = {"batch_size", "optimizer", "schedule", "momentum", "augment", "precision", "evaluation"}
+        unused = OF_NETWORKS if self.is_trees else ()
         return {k: v for k, v in asdict(self).items() if v is not None and k not in unused}
 
     def setting(self) -> str:
@@ -189,6 +171,21 @@ def from_mapping(values: Mapping[str, Any]) -> RunConfig:
     known = {f.name: values[f.name] for f in fields(RunConfig) if f.name in values}
     before = {name: value for name, value in LATER.items() if known.get(name) is None}
     return RunConfig(**known | before)
+
+
+def kinds_of(made: type) -> dict[str, type]:
+    """What the fields of a dataclass hold: of a tuple its items, of what may be None the other type.
+
+    >>> kinds_of(RunConfig)["drop"], kinds_of(RunConfig)["tau"]
+    (<class 'str'>, <class 'float'>)
+    """
+    hints = get_type_hints(made)
+    return {name: next((t for t in get_args(hint) if t is not NoneType), hint) for name, hint in hints.items()}
+
+
+def is_a(value: object, kind: type) -> bool:
+    """Whether a value, of TOML or JSON, is of a kind: a whole number is a number too, a truth value is none."""
+    return isinstance(value, int | float if kind is float else kind) and isinstance(value, bool) == (kind is bool)
 
 
 def one_of(name: str, value: object, allowed: Any) -> None:

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -76,9 +75,7 @@ class Live:
         self.progress.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
     def phase(self, name: str, epochs: int) -> None:
@@ -155,14 +152,8 @@ def cell_table(cells: Sequence["Cell"], title: str, width: int = 80) -> Table:
         caption += f"{'secondary ' * (not primary)}comparison{'s' * (count != 1)}"
         if primary:
             caption += f" of {primary[0].loss}, the primary question; the other losses are corrected apart"
-    table = Table(
-        title=cells[0].dataset,
-        caption=caption,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        collapse_padding=True,
-        pad_edge=False,
-    )
+    table = narrow_table(cells[0].dataset)
+    table.caption = caption
     shown = f"{measure.title}, %" if measure.percent else measure.title
     sized, both = any(c.batch_size for c in cells), width >= NARROW
     gain = "difference" if both else "diff."
@@ -205,7 +196,7 @@ def _keep_numbers_whole(table: Table, first: int, name: int) -> None:
         column.min_width = max(map(len, [*str(column.header).split(), *map(str, column.cells)]))
 
 
-def narrow_table(title: str, columns: Sequence[str], left: Sequence[str]) -> Table:
+def narrow_table(title: str, columns: Sequence[str] = (), left: Sequence[str] = ()) -> Table:
     """Columns as wide as their content: eighty characters hold ten of them."""
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     for name in columns:

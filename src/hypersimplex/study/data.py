@@ -8,23 +8,11 @@ import numpy as np
 from hypersimplex.study import own, tabular
 from hypersimplex.study.catalog import CIFAR, CIFAR_PYTHON_FOLDERS, FASHION, data_folder, find_file, missing
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.formats import BATCHES, DataError, read_cifar_binary, read_cifar_python, read_idx
-from hypersimplex.study.samples import Data, stratified
+from hypersimplex.study.formats import DataError, read_cifar_binary, read_cifar_python, read_idx
+from hypersimplex.study.samples import Data, with_test_set
 
 __all__ = ["Data", "load", "load_cached", "load_for"]
 NAMES = ("digits", "fashion-mnist", "cifar-10")
-
-
-@lru_cache(maxsize=2)
-def load_cached(
-    name: str, folder: str | None, label: str | None, drop: tuple[str, ...] = (), resize: int | None = None
-) -> Data:
-    """Load once a process: the runs of a study share their data."""
-    return load(name, folder, label, drop, resize)
-
-
-def load_for(config: RunConfig, folder: str | None) -> Data:
-    return load_cached(config.dataset, folder, config.label, config.drop, config.resize)
 
 
 def load(
@@ -52,15 +40,21 @@ def load(
     return found
 
 
+# Once a process: the runs of a study share their data.
+load_cached = lru_cache(maxsize=2)(load)
+
+
+def load_for(config: RunConfig, folder: str | None) -> Data:
+    return load_cached(config.dataset, folder, config.label, config.drop, config.resize)
+
+
 def digits() -> Data:
     """scikit-learn's digits: 1,797 real scans of 8 x 8; a fifth, the same for every run, is the test set."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
     images = x.reshape(-1, 8, 8, 1).astype(np.uint8)
-    train, test = stratified(y, 0.2, seed=0)
-    y = y.astype(np.int64)
-    return Data("digits", images[train], y[train], images[test], y[test], tuple("0123456789"), padding=1)
+    return with_test_set("digits", images, y.astype(np.int64), tuple("0123456789"), padding=1)
 
 
 def fashion_mnist(root: Path) -> Data:
@@ -90,15 +84,16 @@ def fashion_mnist(root: Path) -> Data:
 def cifar_10(root: Path) -> Data:
     """Read the binary batches, or the python ones where only those are there."""
     batches = []
-    for name in (*BATCHES, "test_batch"):
-        binary = find_file(root, CIFAR.folders, f"{name}.bin")
+    for file in CIFAR.content:
+        name = file.removesuffix(".bin")
+        binary = find_file(root, CIFAR.folders, file)
         python = None if binary else find_file(root, CIFAR_PYTHON_FOLDERS, name)
         if binary:
             batches.append(read_cifar_binary(binary))
         elif python:
             batches.append(read_cifar_python(python))
         else:
-            raise missing("cifar-10", root, f"{CIFAR.folders[0]}/{name}.bin and {CIFAR_PYTHON_FOLDERS[0]}/{name}")
+            raise missing("cifar-10", root, f"{CIFAR.folders[0]}/{file} and {CIFAR_PYTHON_FOLDERS[0]}/{name}")
     classes = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     return Data(
         "cifar-10",

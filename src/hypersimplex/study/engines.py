@@ -5,8 +5,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hypersimplex.study import checkpoint
@@ -68,6 +68,34 @@ class Told(NamedTuple):
     snapshot: bytes | None
 
 
+class Ended(NamedTuple):
+    """The last message of a training: the state it is left in."""
+
+    state: str
+    error: str | None = None
+
+
+Message = Begun | Told | Ended
+
+
+def compute(
+    config: RunConfig, runtime: Runtime, raw: bytes | None, accept: Callable[[Data], None] = lambda data: None
+) -> Iterator[Message]:
+    """Run one training. Its errors are messages too: only the death of the process that computes is an exception."""
+    try:
+        data = load_for(config, runtime.data_folder)
+        accept(data)
+        yield from train(config, data, runtime, raw)
+        yield Ended("done")
+    except StoreError:
+        # Where the store cannot be used, no error can be recorded in it: stop and say so.
+        raise
+    except DivergedError as error:
+        yield Ended("diverged", str(error))
+    except Exception as error:
+        yield Ended("failed", f"{type(error).__name__}: {error}")
+
+
 def train(config: RunConfig, data: Data, runtime: Runtime, raw: bytes | None) -> Iterator[Begun | Told]:
     """Train what a checkpoint leaves to do; from one that is damaged or of another version, begin anew and say why."""
     try:
@@ -99,20 +127,27 @@ def _train(
         raise
 
 
-def write(store: Store, config: RunConfig, message: Begun | Told, on_epoch: OnEpoch) -> None:
+def write(store: Store, config: RunConfig, message: Message, on_epoch: OnEpoch) -> None:
     """Enter into the store what a training tells."""
-    key = config.key()
+    key, folder = config.key(), store.work_folder
     if isinstance(message, Begun):
         if message.note:
             store.event(key, message.note)
         # The store may be an epoch behind the checkpoint, or hold epochs of a history that is gone.
         store.record_all(key, message.history, restart=True)
         store.start(key, message.provenance)
-        return
-    if message.snapshot is not None:
-        save(store, store.work_folder, key, message.snapshot)
-    store.record(key, message.epoch)
-    on_epoch(config, message.epoch)
+    elif isinstance(message, Told):
+        if message.snapshot is not None:
+            try:
+                checkpoint.write(folder, key, message.snapshot)
+            except OSError as error:  # a full disk costs the checkpoint, not the run
+                store.event(key, f"checkpoint not written ({error}); the run goes on without it")
+        store.record(key, message.epoch)
+        on_epoch(config, message.epoch)
+    else:
+        store.finish(key, message.state, message.error)
+        if message.state in FINISHED:
+            checkpoint.remove(folder, key)
 
 
 def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch) -> str:
@@ -121,37 +156,10 @@ def execute(store: Store, config: RunConfig, runtime: Runtime, on_epoch: OnEpoch
     with claim(folder, key) as mine:
         if not mine:
             return "busy"
-        state = store.state(key)
-        if state in FINISHED:
-            return str(state)
-        try:
-            data = load_for(config, runtime.data_folder)
-            check_data(store, config, data)
-            for message in train(config, data, runtime, checkpoint.read(folder, key)):
+        if store.state(key) not in FINISHED:
+            for message in compute(config, runtime, checkpoint.read(folder, key), partial(check_data, store, config)):
                 write(store, config, message, on_epoch)
-        except DivergedError as error:
-            return end(store, folder, key, "diverged", str(error))
-        except StoreError:
-            # Where the store cannot be written, no error can be recorded in it: stop and say so.
-            raise
-        except Exception as error:
-            store.finish(key, "failed", f"{type(error).__name__}: {error}")
-            return "failed"
-        return end(store, folder, key, "done")
-
-
-def save(store: Store, folder: Path, key: str, raw: bytes) -> None:
-    """Write a checkpoint; a full disk costs the checkpoint, not the run."""
-    try:
-        checkpoint.write(folder, key, raw)
-    except OSError as error:
-        store.event(key, f"checkpoint not written ({error}); the run goes on without it")
-
-
-def end(store: Store, folder: Path, key: str, state: str, error: str | None = None) -> str:
-    store.finish(key, state, error)
-    checkpoint.remove(folder, key)
-    return state
+        return str(store.state(key))
 
 
 def work_through(store: Store, trainings: Sequence[RunConfig], runtime: Runtime, on_epoch: OnEpoch) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
+from hypersimplex.study.engines import begin
 from hypersimplex.study.train import Runtime, Training, evaluation_batch, passes
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
@@ -35,7 +36,7 @@ def measure(config: RunConfig, runtime: Runtime) -> tuple[Speed, Training]:
     clock = time.process_time if training.device.type == "cpu" and runtime.threads == 1 else time.perf_counter
     step = _seconds(lambda: training.step(rows), clock)
     load = _seconds(lambda: training.inputs(here.train, rows, config.augment), clock)
-    evaluate = _seconds(lambda: training.evaluate(here.test, here.test_y, test), clock)
+    evaluate = _seconds(lambda: training.outputs(here.test, test), clock)
     return Speed(step / len(rows), evaluate / len(test), load / len(rows)), training
 
 
@@ -58,10 +59,8 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
     estimates = {}
     for config in trainings:
         if config.is_trees:
-            estimates[config.key()] = (
-                config.epochs * ten_rounds(replace(config, seed=0, lr=0.1), runtime),
-                Speed(1, 1, 0),
-            )
+            cost = config.epochs * ten_rounds(replace(config, seed=0, lr=0.1), runtime)
+            estimates[config.key()] = (cost, Speed(1, 1, 0))
             continue
         kind = (config.dataset, min(config.batch_size, LARGEST))
         if kind not in speeds:
@@ -80,6 +79,4 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
 @lru_cache
 def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
     """Seconds of one epoch of boosted trees, the first; early stopping saves some of the others."""
-    from hypersimplex.study.boosted import Boosting
-
-    return Boosting(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds
+    return begin(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds

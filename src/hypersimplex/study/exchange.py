@@ -1,17 +1,18 @@
 """A store as a flat table, one row per run and epoch, and back: a half-done study moves to another machine this way."""
 
 import csv
+import hashlib
 import io
 import json
+import math
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import LATER, RunConfig, from_mapping
+from hypersimplex.study.config import LATER, RunConfig, from_mapping, is_a, kinds_of
 from hypersimplex.study.formats import read_bytes
-from hypersimplex.study.plausible import WHOLENESS, ExportFileError, check_content, check_count, check_run, digest
 from hypersimplex.study.records import MEASURES, Epoch, Run
 from hypersimplex.study.schema import FINISHED, STATES
 from hypersimplex.study.store import Store
@@ -24,6 +25,19 @@ COLUMNS += [*BOTH, "seconds", "provenance"]
 REQUIRED = tuple(COLUMNS)
 # What exports of the first version do not have.
 COLUMNS += [*LATER, *MEASURES]
+# What a column holds; all others hold numbers.
+KINDS: dict[str, type] = {"run": str, "state": str, "error": str, "tuning": bool, "attempts": int, "epoch": int}
+KINDS |= kinds_of(RunConfig) | {"drop": list, "provenance": dict}
+NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
+# In every row, so that a file cut anywhere still says how much it should hold.
+WHOLENESS = ("export_rows", "export_sha256")
+OF_AN_EPOCH = ("epoch", "train_loss", "epoch_lr", "seconds", *MEASURES)
+RANGES = ("accuracy", "auc", "f1", "one_class")
+Row = Mapping[str, Any]
+
+
+class ExportFileError(ValueError):
+    """The file is not an export; the message says where."""
 
 
 def rows(runs: list[Run]) -> list[dict[str, Any]]:
@@ -107,12 +121,6 @@ def _has_columns(names: Collection[str], line: int) -> None:
         raise ExportFileError(f"row {line} must have the columns of an export, {missing[0]!r} is missing")
 
 
-TEXT = {"run", "dataset", "label", "network", "loss", "optimizer", "schedule", "precision", "state", "error"}
-TEXT |= {"evaluation"}
-WHOLE = {"subset", "width", "batch_size", "seed", "epochs", "epoch", "attempts", "min_steps", "tunes_for", "resize"}
-NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
-
-
 def _checked(row: Any, line: int, typed: Callable[[str, Any], Any]) -> dict[str, Any]:
     _has_columns(row if isinstance(row, dict) else (), line)
     found: dict[str, Any] = dict.fromkeys(MEASURES)
@@ -132,22 +140,96 @@ def _checked(row: Any, line: int, typed: Callable[[str, Any], Any]) -> dict[str,
 
 def _parsed(name: str, value: str) -> Any:
     """A cell of CSV as what its column holds."""
-    if name in TEXT:
-        return value
-    if name in WHOLE:
-        return int(value)
-    if name in ("augment", "tuning"):
+    kind = KINDS.get(name, float)
+    if kind is bool:
         return {"True": True, "False": False}[value]
-    return _known(name, json.loads(value)) if name in ("provenance", "drop") else float(value)
+    return _known(name, json.loads(value)) if kind in (dict, list) else kind(value)
 
 
 def _known(name: str, value: Any) -> Any:
     """A value of JSON, if it is what its column holds."""
-    kind: Any = str if name in TEXT else int if name in WHOLE else int | float
-    kind = bool if name in ("augment", "tuning") else dict if name == "provenance" else list if name == "drop" else kind
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    if not is_a(value, KINDS.get(name, float)):
         raise TypeError(name)
     return value
+
+
+def digest(table: Sequence[Row]) -> str:
+    """A hash of the content, the same for both formats and for columns that are not there or empty."""
+    content = [{k: float(v) if isinstance(v, float | int) else v for k, v in r.items() if v is not None} for r in table]
+    for row in content:
+        row.pop(WHOLENESS[0], None)
+        row.pop(WHOLENESS[1], None)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def check_count(raw: Sequence[Row]) -> None:
+    """Compare the number of rows with the one that every row carries; exports of the first version carry none."""
+    counts = {str(row.get(WHOLENESS[0]) or "") for row in raw if isinstance(row, dict)}
+    if counts <= {""}:
+        return
+    wanted = counts.pop()
+    if counts or wanted != str(len(raw)):
+        raise ExportFileError(f"must have the {wanted} rows it was written with, got {len(raw)}")
+
+
+def check_content(raw: Sequence[Row], table: Sequence[Row]) -> None:
+    hashes = {str(row.get(WHOLENESS[1]) or "") for row in raw}
+    if not hashes <= {"", digest(table)}:
+        raise ExportFileError("has other content than it was written with, or a newer version wrote it; export it anew")
+
+
+def _of_an_epoch(name: str) -> bool:
+    return name in OF_AN_EPOCH or name.startswith(("val_", "test_"))
+
+
+def check_run(rows: Sequence[Row]) -> None:
+    """Check the rows of one run: one run's settings, possible numbers, whole epochs."""
+    first = rows[0]
+    name = f"run {first['run']}"
+    for row in rows[1:]:
+        for column, value in row.items():
+            if not _of_an_epoch(column) and value != first[column] and column not in WHOLENESS:
+                raise ExportFileError(
+                    f"{name}: {column} must be the same in all rows, got {first[column]!r} and {value!r}"
+                )
+    try:
+        config = from_mapping(first)
+    except (TypeError, ValueError) as error:
+        raise ExportFileError(f"{name}: {error}") from error
+    if config.key() != first["run"]:
+        raise ExportFileError(f"{name}: its settings are those of run {config.key()}")
+    check_epochs(name, config, [row for row in rows if row["epoch"] is not None], first["state"])
+
+
+def check_epochs(name: str, config: RunConfig, rows: Sequence[Row], state: str) -> None:
+    seen: set[int] = set()
+    for row in rows:
+        number = row["epoch"]
+        if not 0 <= number < config.epochs:
+            raise ExportFileError(f"{name}: epoch must be between 0 and {config.epochs - 1}, got {number}")
+        if number in seen:
+            raise ExportFileError(f"{name}: epoch {number} is there twice")
+        seen.add(number)
+        for column, value in row.items():
+            if _of_an_epoch(column) and value is not None:
+                check_number(f"{name}, epoch {number}: {column}", column, value)
+    # Boosted trees may stop early; a run that diverged or goes on has the epochs before that.
+    wanted = config.epochs if state == "done" and not config.is_trees else max(1, len(rows)) if state == "done" else 0
+    if len(rows) < wanted:
+        raise ExportFileError(f"{name} is done, so it must have all {wanted} epochs, got {len(rows)}")
+    if seen != set(range(len(seen))):
+        raise ExportFileError(f"{name}: epochs must follow one another from 0, got {len(seen)} up to {max(seen)}")
+
+
+def check_number(where: str, column: str, value: float) -> None:
+    if any(part in column for part in RANGES):
+        if not 0 <= value <= 1:
+            raise ExportFileError(f"{where} must be between 0 and 1, got {value}")
+    elif column == "train_loss":
+        if not math.isfinite(value):
+            raise ExportFileError(f"{where} must be finite, got {value}")
+    elif not 0 <= value < math.inf:
+        raise ExportFileError(f"{where} must be finite and not negative, got {value}")
 
 
 def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, int]:
@@ -158,18 +240,12 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, in
     """
     kept = left = 0
     taken: list[str] = []
-    own, plain = BOTH[:2], BOTH[2:]
+    names = ("epoch", "train_loss", "epoch_lr", *BOTH, "seconds", *MEASURES)
     for group in by_run(table).values():
         config = from_mapping(group[0])
         store.add_runs([config], tuning=bool(group[0]["tuning"]))
         key = config.training().key()
-        epochs = [
-            Epoch(
-                *(r[name] for name in ("epoch", "train_loss", "epoch_lr", *own, *plain, "seconds", *MEASURES)),
-            )
-            for r in group
-            if r["epoch"] is not None
-        ]
+        epochs = [Epoch(*(row[name] for name in names)) for row in group if row["epoch"] is not None]
         state = group[0]["state"]
         finished, made = state in FINISHED, group[0]["provenance"] or {}
         if key in taken:  # by another decision of the same training

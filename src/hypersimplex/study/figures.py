@@ -3,17 +3,22 @@
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup, escape
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from hypersimplex.study.console import batch_text
 from hypersimplex.study.measures import MEASURES, Measure
-from hypersimplex.study.stats import Cell
+from hypersimplex.study.records import Run
+from hypersimplex.study.speed import curve
+from hypersimplex.study.stats import LEAST_SEEDS, Cell, summarize
 
+Numbers = np.ndarray[Any, np.dtype[np.float64]]
 # Axes and text are drawn in this color and handed to the page as currentColor, so that dark pages get light axes.
 INK = "#010203"
 STYLES: dict[str, tuple[str, str]] = {
@@ -132,67 +137,119 @@ def _half(low: float, high: float) -> float:
 
 
 def difference_figure(name: str, dataset: str, cells: Sequence[Cell]) -> Markup:
-    """Difference to the baseline with its 95 % interval; filled where it holds after Holm's correction; no foils."""
-    rows = [c for c in cells if c.against is not None and not c.foil]
-    batches = sorted({c.batch_size for c in cells})
-    measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
-    losses = [s for s in STYLES if any(c.loss == s for c in rows)]
+    """Difference to the baseline at every batch size; no foils."""
 
-    def draw(axes: Any) -> None:
-        axes.axhline(0, color=INK, linewidth=1)
-        for number, loss in enumerate(losses):
-            mine = [r for r in rows if r.loss == loss]
-            step = 1.06 ** (number - (len(losses) - 1) / 2)
-            _differences(axes, [(_place(c.batch_size) * step, c) for c in mine])
-        _batch_axis(axes, batches)
-        axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
-        legend(axes)
+    def axis(axes: Any) -> None:
+        _batch_axis(axes, sorted({c.batch_size for c in cells}))
 
-    return svg(name, f"{dataset}: difference to {baseline}", _differences_in_words(rows, _at), draw)
+    places = (lambda c, shift: _place(c.batch_size) * 1.06**shift, axis)
+    return _differences(name, f"{dataset}: difference to {cells[0].baseline}", cells, _at, *places)
 
 
 def overview_figure(name: str, cells: Sequence[Cell]) -> Markup:
     """Difference to the baseline on every data set with boosted trees, in one picture."""
-    measure, baseline = MEASURES[cells[0].measure], cells[0].baseline
-    rows = [c for c in cells if c.against is not None]
     datasets = list(dict.fromkeys(c.dataset for c in cells))
-    losses = [s for s in STYLES if any(c.loss == s for c in rows)]
+    title = f"{MEASURES[cells[0].measure].title}: difference to {cells[0].baseline} on every data set"
+
+    def axis(axes: Any) -> None:
+        axes.set_xticks(range(len(datasets)), datasets, rotation=20, ha="right", fontsize=8)
+
+    places = (lambda c, shift: datasets.index(c.dataset) + 0.16 * shift, axis)
+    return _differences(name, title, cells, lambda c: f"{c.loss} on {c.dataset}", *places)
+
+
+def _differences(
+    name: str,
+    title: str,
+    cells: Sequence[Cell],
+    which: Callable[[Cell], str],
+    place: Callable[[Cell, float], float],
+    axis: Callable[[Any], None],
+) -> Markup:
+    """Differences with their 95 % intervals; filled where they hold after Holm's correction.
+
+    `place` says where a cell stands, given how far its loss is shifted from the middle of all, and `axis` draws the
+    axis below; `which` names a cell in the text alternative.
+    """
+    measure, rows = MEASURES[cells[0].measure], [(c, c.against) for c in cells if c.against is not None and not c.foil]
+    losses = [s for s in STYLES if any(c.loss == s for c, _ in rows)]
 
     def draw(axes: Any) -> None:
         axes.axhline(0, color=INK, linewidth=1)
         for number, loss in enumerate(losses):
-            shift = 0.16 * (number - (len(losses) - 1) / 2)
-            _differences(axes, [(datasets.index(c.dataset) + shift, c) for c in rows if c.loss == loss])
-        axes.set_xticks(range(len(datasets)), datasets, rotation=20, ha="right", fontsize=8)
-        axes.set_ylabel(f"difference to {baseline}, {measure.unit}")
+            color, marker = STYLES[loss]
+            mine = [row for row in rows if row[0].loss == loss]
+            for i, (c, against) in enumerate(mine):
+                axes.errorbar(
+                    [place(c, number - (len(losses) - 1) / 2)],
+                    [measure.scale * against.difference],
+                    [measure.scale * _half(against.low, against.high)],
+                    color=color,
+                    marker=marker,
+                    markersize=6,
+                    markerfacecolor=color if c.holm_p < 0.05 else "none",
+                    capsize=2.5,
+                    linewidth=1.4,
+                    label=None if i else loss,
+                )
+        axis(axes)
+        axes.set_ylabel(f"difference to {cells[0].baseline}, {measure.unit}")
         legend(axes)
 
-    words = _differences_in_words(rows, lambda c: f"{c.loss} on {c.dataset}")
-    return svg(name, f"{measure.title}: difference to {baseline} on every data set", words, draw)
+    unit = " points" if measure.percent else ""
+    points = [f"{which(c)}: {measure.with_sign(a.difference)}{unit}, Holm p {c.holm_p:.3f}" for c, a in rows]
+    return svg(name, title, f"Filled markers: Holm p below 0.05. {'; '.join(points)}.", draw)
 
 
-def _differences(axes: Any, placed: Sequence[tuple[float, Cell]]) -> None:
-    for i, (x, c) in enumerate(placed):
-        assert c.against is not None
-        (color, marker), scale = STYLES[c.loss], MEASURES[c.measure].scale
-        axes.errorbar(
-            [x],
-            [scale * c.against.difference],
-            [scale * _half(c.against.low, c.against.high)],
-            color=color,
-            marker=marker,
-            markersize=6,
-            markerfacecolor=color if c.holm_p < 0.05 else "none",
-            capsize=2.5,
-            linewidth=1.4,
-            label=c.loss if i == 0 else None,
-        )
+def band(values: Numbers) -> tuple[Numbers, Numbers]:
+    """The 95 % interval of the mean of every column."""
+    found = [summarize(column.tolist()) for column in values.T]
+    return np.array([s.low for s in found]), np.array([s.high for s in found])
 
 
-def _differences_in_words(rows: Sequence[Cell], which: Callable[[Cell], str]) -> str:
-    points = []
-    for c in rows:
-        assert c.against is not None
-        unit = " points" if MEASURES[c.measure].percent else ""
-        points.append(f"{which(c)}: {MEASURES[c.measure].with_sign(c.against.difference)}{unit}, Holm p {c.holm_p:.3f}")
-    return f"Filled markers: Holm p below 0.05. {'; '.join(points)}."
+def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequence[Run]]) -> Markup:
+    """The test score against steps: mean over the seeds, band of its 95 % interval where there are enough."""
+    measure = MEASURES[next(runs[0].measure for runs in groups.values() if runs)]
+    counted = batch and all(e.steps is not None for runs in groups.values() for r in runs for e in r.epochs)
+    drawn: dict[str, tuple[Numbers, Numbers]] = {}
+    for loss in STYLES:
+        found = [curve(r) for r in groups.get(loss, ())]
+        if found:
+            length = min(len(c.scores) for c in found)
+            steps = np.array(found[0].steps[:length])
+            drawn[loss] = (steps, measure.scale * np.array([c.scores[:length] for c in found]))
+
+    def draw(axes: Any) -> None:
+        for loss, (steps, values) in drawn.items():
+            color, _ = STYLES[loss]
+            axes.plot(steps, values.mean(0), color=color, linewidth=1.5, label=loss)
+            if len(values) >= LEAST_SEEDS:
+                axes.fill_between(steps, *band(values), color=color, alpha=0.18, linewidth=0)
+        axes.set_title(f"batch size {batch}" if batch else dataset, fontsize=10)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_xlabel("step" if counted else "epoch" if batch else "epoch of ten rounds")
+        axes.set_ylabel(measure.axis)
+        keep_possible(axes, measure)
+        legend(axes)
+
+    last = {loss: measure.shown(float(v.mean(0)[-1]) / measure.scale) for loss, (_, v) in drawn.items() if v.size}
+    ends = "; ".join(f"{loss} ends at {value}" for loss, value in last.items())
+    at = f" at batch size {batch}" if batch else ""
+    return svg(name, f"{dataset}: {measure.title} against steps{at}", f"Mean over seeds. {ends}.", draw)
+
+
+def sparkline(values: Sequence[float | None], label: str, measure: str) -> Markup:
+    """A learning curve the size of a line of text."""
+    numbers = [v for v in values if v is not None and not math.isnan(v)]
+    if not numbers:
+        return Markup("")
+    low, span = min(numbers), (max(numbers) - min(numbers)) or 1.0
+    step = 120 / max(1, len(numbers) - 1)
+    points = " ".join(f"{i * step:.1f},{22 - 20 * (v - low) / span:.1f}" for i, v in enumerate(numbers))
+    text = escape(
+        f"{label}: test {MEASURES[measure].title} from {numbers[0]:.3f} to {numbers[-1]:.3f} in {len(numbers)} epochs"
+    )
+    return Markup(
+        f'<svg class="spark" viewBox="0 0 120 24" role="img" aria-label="{text}">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.5"/></svg>'
+    )

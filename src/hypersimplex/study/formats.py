@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-BATCHES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5")
 RECORD = 1 + 3 * 32 * 32
 
 

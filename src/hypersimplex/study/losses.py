@@ -3,6 +3,9 @@
 Squared errors are means over samples and classes, in HyperSimplex as in MSE, as in the paper's released code.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
@@ -10,39 +13,44 @@ from hypersimplex.study.config import RunConfig
 from hypersimplex.torch import HyperSimplexLoss
 
 
+def squentropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Cross-entropy and the mean square of the wrong classes' logits (Hui, Belkin, Wright, 2023)."""
+    squares = logits.square()
+    wrong = squares.sum(1) - squares.gather(1, target[:, None])[:, 0]
+    return F.cross_entropy(logits, target) + wrong.mean() / (logits.shape[1] - 1)
+
+
+def hinge(logits: Tensor, target: Tensor) -> Tensor:
+    # torch divides the sum over the wrong classes by the number of classes.
+    return F.multi_margin_loss(logits, target) * logits.shape[1]
+
+
+def squared_error(logits: Tensor, target: Tensor) -> Tensor:
+    return F.mse_loss(logits.softmax(1), F.one_hot(target, logits.shape[1]).to(logits.dtype))
+
+
+PLAIN: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": F.cross_entropy,
+    "cross-entropy-warmup": F.cross_entropy,
+    "label-smoothing": partial(F.cross_entropy, label_smoothing=0.1),
+    "squentropy": squentropy,
+    "hinge": hinge,
+    "mse": squared_error,
+}
+
+
 class Argmax(nn.Module):
+    """A loss without thresholds: the largest logit decides."""
+
+    def __init__(self, value: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.value = value
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        return self.value(logits, target)
+
     def predict(self, logits: Tensor) -> Tensor:
         return logits.argmax(1)
-
-
-class CrossEntropy(Argmax):
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(logits, target)
-
-
-class LabelSmoothing(Argmax):
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(logits, target, label_smoothing=0.1)
-
-
-class Squentropy(Argmax):
-    """Cross-entropy and the mean square of the wrong classes' logits (Hui, Belkin, Wright, 2023)."""
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        squares = logits.square()
-        wrong = squares.sum(1) - squares.gather(1, target[:, None])[:, 0]
-        return F.cross_entropy(logits, target) + wrong.mean() / (logits.shape[1] - 1)
-
-
-class Hinge(Argmax):
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        # torch divides the sum over the wrong classes by the number of classes.
-        return F.multi_margin_loss(logits, target) * logits.shape[1]
-
-
-class SquaredError(Argmax):
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(logits.softmax(1), F.one_hot(target, logits.shape[1]).to(logits.dtype))
 
 
 class HyperSimplex(nn.Module):
@@ -67,18 +75,7 @@ class HyperSimplex(nn.Module):
         self.loss.calibrate([(logits, target)])
 
 
-PLAIN = {
-    "cross-entropy": CrossEntropy,
-    "cross-entropy-warmup": CrossEntropy,
-    "label-smoothing": LabelSmoothing,
-    "squentropy": Squentropy,
-    "hinge": Hinge,
-    "mse": SquaredError,
-}
-
-
 def make_loss(config: RunConfig) -> nn.Module:
-    name = config.training().loss
     if config.tau is None:
-        return PLAIN[name]()
+        return Argmax(PLAIN[config.training().loss])
     return HyperSimplex(config.tau, config.prior)

@@ -1,7 +1,6 @@
 """What is measured on the test set: its name, the better direction, and how it is written."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -25,14 +24,14 @@ class Measure:
     def scale(self) -> float:
         return 100.0 if self.percent else 1.0
 
-    def text(self, value: float) -> str:
+    def text(self, value: float, sign: str = "") -> str:
         """
         >>> MEASURES["accuracy"].text(0.9125), MEASURES["auc"].text(0.80091)
         ('91.25', '0.8009')
         """
         if math.isnan(value):
             return "—"
-        return f"{100 * value:.2f}" if self.percent else f"{value:.4f}"
+        return f"{100 * value:{sign}.2f}" if self.percent else f"{value:{sign}.4f}"
 
     def shown(self, value: float) -> str:
         """
@@ -42,9 +41,7 @@ class Measure:
         return self.text(value) + " %" * self.percent
 
     def with_sign(self, value: float) -> str:
-        if math.isnan(value):
-            return "—"
-        return f"{100 * value:+.2f}" if self.percent else f"{value:+.4f}"
+        return self.text(value, "+")
 
 
 MEASURES = {
@@ -64,14 +61,10 @@ METRICS = ("accuracy", "balanced_accuracy", "f1", "auc", "log_loss")
 OTHERS = ("error", "log_loss")
 
 
-def best(measure: str, values: Iterable[float]) -> float:
-    """
-    >>> best("auc", [0.5, 0.7]), best("log_loss", [0.5, 0.7])
-    (0.7, 0.5)
-    """
-    return (max if MEASURES[measure].higher else min)(values)
-
-
 def gain(measure: str, value: float) -> float:
-    """A value, or a difference, such that more is better."""
+    """A value, or a difference, such that more is better.
+
+    >>> max([0.5, 0.7], key=lambda value: gain("log_loss", value))
+    0.5
+    """
     return value if MEASURES[measure].higher else -value

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hypersimplex.study.formats import Array, DataError
-from hypersimplex.study.samples import Data, stratified
+from hypersimplex.study.samples import Data, stratified, with_test_set
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 WIDE = 100  # values of a text column, each of which becomes a column of numbers
@@ -139,8 +139,7 @@ def image_folder(path: Path, resize: int | None = None) -> Data:
     if split:
         other = _read_images(path / "test", classes, resize)
         return Data(path.name, x, y, *other, tuple(classes), padding=x.shape[1] // 8)
-    train, test = stratified(y, 0.2, seed=0)
-    return Data(path.name, x[train], y[train], x[test], y[test], tuple(classes), padding=x.shape[1] // 8)
+    return with_test_set(path.name, x, y, tuple(classes), padding=x.shape[1] // 8)
 
 
 def _hidden(file: Path, below: Path) -> bool:

@@ -9,13 +9,10 @@ from typing import Any
 import jinja2
 
 from hypersimplex.study import figures, published, tabular
+from hypersimplex.study.comparison import tables
 from hypersimplex.study.console import batch_text, p_text
-from hypersimplex.study.curves import curves_figure, sparkline
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
-from hypersimplex.study.results import dataset_names, result
-from hypersimplex.study.rows import tables
-from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.stats import Cell
 from hypersimplex.study.verdict import footnotes
 
@@ -26,8 +23,7 @@ def slug(*parts: object) -> str:
 
 def html(content: dict[str, Any]) -> str:
     rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
-    names = dataset_names([r.config for r in content["runs"] if r.state in FINISHED])
+    by_key: dict[str, Run] = content["runs"]
     datasets = []
     for dataset in dict.fromkeys(c.dataset for c in rows):
         here = [c for c in rows if c.dataset == dataset]
@@ -51,18 +47,17 @@ def html(content: dict[str, Any]) -> str:
         members = []
         for run in map(by_key.__getitem__, c.keys):
             tests = [t for _, t in run.scores()]
-            spark = sparkline(tests, f"seed {run.config.seed}", run.measure)
-            members.append({"run": run, "result": result(run, names[run.key]), "spark": spark})
+            spark = figures.sparkline(tests, f"seed {run.config.seed}", run.measure)
+            members.append({"run": run, "result": content["results"][run.key], "spark": spark})
         shown = {k: v for k, v in by_key[c.keys[0]].config.shown().items() if k not in ("seed", "loss")}
         page = {"id": slug(c.dataset, c.batch_size, c.loss), "cell": c, "members": members, "config": shown}
         pages.append({**page, "measure": MEASURES[c.measure]})
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(p=p_text, slug=slug, batch=batch_text)
     environment.filters["fixed"] = lambda v, digits: "—" if v != v else f"{v:.{digits}f}"
-    environment.filters["points"] = lambda v: MEASURES["accuracy"].with_sign(v)
-    environment.filters["percent"] = lambda v: MEASURES["accuracy"].text(v)
+    accuracy = MEASURES["accuracy"]
+    environment.filters.update(p=p_text, slug=slug, batch=batch_text, points=accuracy.with_sign, percent=accuracy.text)
     source = files("hypersimplex.study").joinpath("templates", "report.html").read_text(encoding="utf-8")
     template = environment.from_string(source)
     return template.render(**content, datasets=datasets, pages=pages, overviews=overviews(rows))
@@ -76,7 +71,7 @@ def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) 
             if c.batch_size == batch and not c.foil:
                 groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
         if any(groups.values()):
-            curves[batch] = curves_figure(slug("curves", dataset, batch), dataset, batch, groups)
+            curves[batch] = figures.curves_figure(slug("curves", dataset, batch), dataset, batch, groups)
     return {
         "accuracy": figures.accuracy_figure(slug("accuracy", dataset), dataset, here),
         "difference": figures.difference_figure(slug("difference", dataset), dataset, here),
@@ -95,12 +90,11 @@ def overviews(rows: Sequence[Cell]) -> list[Any]:
 def figure_files(content: dict[str, Any]) -> dict[str, str]:
     """The figures as files of their own: name and SVG text."""
     rows: list[Cell] = content["cells"]
-    by_key: dict[str, Run] = {r.key: r for r in content["runs"]}
     found = {}
     for number, figure in enumerate(overviews(rows)):
         found[f"overview{number or ''}"] = figure
     for dataset in dict.fromkeys(c.dataset for c in rows):
-        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], by_key)
+        made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], content["runs"])
         for kind in ("accuracy", "difference"):
             found[slug(dataset, kind)] = made[kind]
         for batch, curve in made["curves"].items():

@@ -7,38 +7,25 @@ when one dies, and no folder has to be shared.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypersimplex._checks import missing
-from hypersimplex.study import checkpoint
+from hypersimplex.study import checkpoint, engines
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import load_for
-from hypersimplex.study.engines import Begun, OnEpoch, Told, end, train, write
+from hypersimplex.study.engines import Begun, Message, OnEpoch, write
 from hypersimplex.study.locks import claim
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.store import Store
-from hypersimplex.study.train import DivergedError, Runtime
+from hypersimplex.study.train import Runtime
 
 
-class Ended(NamedTuple):
-    state: str
-    error: str | None
-
-
-def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[Begun | Told | Ended]:
-    """Run one training on a worker. Its errors are messages; only the death of the worker is an exception."""
-    try:
-        data = load_for(config, runtime.data_folder)
-        for message in train(config, data, runtime, raw):
-            if isinstance(message, Begun):
-                made = {**message.provenance, "engine": "ray", "worker": os.getpid()}
-                message = message._replace(provenance=made)
-            yield message
-        yield Ended("done", None)
-    except DivergedError as error:
-        yield Ended("diverged", str(error))
-    except Exception as error:
-        yield Ended("failed", f"{type(error).__name__}: {error}")
+def compute(config: RunConfig, runtime: Runtime, raw: bytes | None) -> Iterator[Message]:
+    """Run one training on a worker, and say which one it was."""
+    for message in engines.compute(config, runtime, raw):
+        if isinstance(message, Begun):
+            made = {**message.provenance, "engine": "ray", "worker": os.getpid()}
+            message = message._replace(provenance=made)
+        yield message
 
 
 class RayEngine:
@@ -97,7 +84,9 @@ class RayEngine:
                     if self._lost(store, config, deaths, error):
                         waiting.append(config)
                     continue
-                self._write(store, config, message, on_epoch)
+                if isinstance(message, Begun) and store.fingerprints(config) - {message.provenance["data"]}:
+                    raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
+                write(store, config, message, on_epoch)
 
     def _lost(self, store: Store, config: RunConfig, deaths: dict[str, int], error: Exception) -> bool:
         """Record the death of a worker; return whether the training is given to another."""
@@ -111,14 +100,3 @@ class RayEngine:
             return False
         store.event(key, f"{reason} during {config.describe()}; retry {deaths[key]} of {self.retries}")
         return True
-
-    def _write(self, store: Store, config: RunConfig, message: Begun | Told | Ended, on_epoch: OnEpoch) -> None:
-        if isinstance(message, Ended):
-            if message.state == "failed":
-                store.finish(config.key(), "failed", message.error)
-            else:
-                end(store, store.work_folder, config.key(), message.state, message.error)
-            return
-        if isinstance(message, Begun) and store.fingerprints(config) - {message.provenance["data"]}:
-            raise ValueError(f"dataset {config.dataset} has other content on a worker than in {store.path}")
-        write(store, config, message, on_epoch)

@@ -28,7 +28,7 @@ class Epoch:
     recompute_seconds: float | None = None
     evaluate_seconds: float | None = None
     one_class: float | None = None
-    # What --metric can choose by besides (`scoring`); "argmax" as above.
+    # What --metric can choose by besides (`evaluation`); "argmax" as above.
     val_log_loss: float | None = None
     val_balanced_accuracy: float | None = None
     test_balanced_accuracy: float | None = None

@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from hypersimplex.study import speed, tabular
-from hypersimplex.study.caveats import caveats
-from hypersimplex.study.comparison import Comparison
+from hypersimplex.study.comparison import Comparison, json_rows, tables
 from hypersimplex.study.config import DESCRIPTIONS
 from hypersimplex.study.console import batch_text, in_words, p_text, visible
 from hypersimplex.study.measures import MEASURES, Measure
-from hypersimplex.study.rows import finite, table_rows, tables
 from hypersimplex.study.schema import FINISHED
-from hypersimplex.study.stats import cells
+from hypersimplex.study.status import seconds
 from hypersimplex.study.store import Store
-from hypersimplex.study.verdict import advice, answers, budget, footnotes, next_steps, verdict
+from hypersimplex.study.verdict import answers, footnotes, next_steps
 
 
 def beside(store: Path) -> Path:
@@ -29,38 +27,36 @@ def beside(store: Path) -> Path:
 
 def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
     made = Comparison.of_store(store, baseline, metric, False)
-    runs, finished, rows = made.runs, made.finished, made.cells()
+    runs, finished, rows = made.runs, made.finished, made.cells
     losses = {r.loss for r in finished}
     compared = [r for r in finished if not r.tuning]
     validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
-    reached, areas = speed.compare(rows, {r.key: r for r in runs})
-    seconds = {r.training: sum(e.seconds for e in r.epochs) for r in runs}
+    reached, areas = made.speed
+    spent, trainings = seconds(runs)
     records = [r.provenance for r in runs if r.provenance]
     versions = {k: sorted({str(p[k]) for p in records if p.get(k) is not None}) for k in MADE}
     return {
-        "verdict": verdict(rows),
+        **made.said(),
         "answers": answers(rows),
-        "advice": advice(rows, reached),
         "next_steps": next_steps(rows, reached),
-        "caveats": caveats(runs, finished, rows, reached),
         "reached": reached,
         "areas": areas,
-        "budget": budget(finished),
         "baseline": ", ".join(sorted({c.baseline for c in rows})),
         "rule": f"test {' and '.join(measures)} "
         + ("at the epoch the validation split chose" if validated else "of the last epoch"),
         "cells": rows,
-        "rows": table_rows([*rows, *made.others()], cells(finished, baseline, paper_rule=True)),
-        "runs": runs,
+        "rows": made.rows(),
+        "runs": made.by_key,
+        "results": {r.key: r for r in finished},
         "losses": {name: DESCRIPTIONS[name] for name in DESCRIPTIONS if name in losses},
         "diverged": [r.config.describe() for r in runs if r.state == "diverged"],
         "unfinished": sum(r.state not in FINISHED for r in runs),
         "commands": list(dict.fromkeys(command for _, command in store.commands())),
         "events": store.events(),
         "made": {MADE[k]: ", ".join(v) for k, v in versions.items() if v},
-        "time": in_words(sum(seconds.values())),
-        "trainings": len(seconds),
+        "time": in_words(spent),
+        "trainings": trainings,
     }
 
 
@@ -105,20 +101,24 @@ def listed(title: str, items: Sequence[str]) -> list[str]:
     return [f"{title}:", "", *(f"- {item}" for item in items), ""] if items else []
 
 
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """A table of markdown: words to the left, numbers to the right."""
+    marks = ["---" if h in ("data", "loss", "setting", "question") else "---:" for h in head]
+    return [*("| " + " | ".join(map(str, row)) + " |" for row in (head, marks, *rows)), ""]
+
+
 def reach_table(reached: Sequence[speed.Reach]) -> list[str]:
     if not reached:
         return []
-    head = "| data | batch | reaches | loss | steps | seconds | times the baseline's steps | 95 % interval | runs |"
-    lines = [head, "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |"]
+    head = ["data", "batch", "reaches", "loss", "steps", "seconds"]
+    head += ["times the baseline's steps", "95 % interval", "runs"]
+    rows = []
     for r in reached:
-        ratio = (
-            ["", ""]
-            if math.isnan(r.ratio)
-            else [f"{r.ratio:.2f}", "" if math.isnan(r.low) else f"{r.low:.2f} to {r.high:.2f}"]
-        )
-        shown = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss, f"{r.steps:.0f}", f"{r.seconds:.1f}", *ratio]
-        lines.append("| " + " | ".join(map(str, [*shown, f"{r.reached} of {r.runs}"])) + " |")
-    return [*lines, ""]
+        ratio = "" if math.isnan(r.ratio) else f"{r.ratio:.2f}"
+        interval = "" if math.isnan(r.low) else f"{r.low:.2f} to {r.high:.2f}"
+        shown = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss, f"{r.steps:.0f}", f"{r.seconds:.1f}"]
+        rows.append([*shown, ratio, interval, f"{r.reached} of {r.runs}"])
+    return table(head, rows)
 
 
 def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -128,21 +128,20 @@ def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str
     base = " or ".join(dict.fromkeys(r["baseline"] for r in rows))
     head = ["data", *["batch"] * batches, "loss", "setting", "seeds", f"{measure.title}{unit}", f"vs {base}"]
     head += ["95 % interval", "p", "p Holm", "d", "question", *["best on test"] * best]
-    lines = ["| " + " | ".join(head) + " |"]
-    words = ("data", "loss", "setting", "question")
-    lines.append("| " + " | ".join("---" if h in words else "---:" for h in head) + " |")
+    lines = []
     for r in rows:
-        tested = r["difference"] is not None
-        difference = measure.with_sign(r["difference"]) if tested else ""
-        effect = "—" if not tested or math.isnan(r["effect"]) else f"{r['effect']:.1f}"
-        interval = [f"{measure.with_sign(r[f'difference_{end}'])}" for end in ("low", "high")] if tested else []
-        values = [" to ".join(interval), p_text(r["p"]), p_text(r["holm_p"]), effect] if tested else [""] * 4
         shown = [r["dataset"], *[batch_text(r["batch_size"])] * batches, r["loss"], r["setting"], r["seeds"]]
-        shown += [f"{measure.text(r['mean'])} ± {measure.text((r['high'] - r['low']) / 2)}", difference, *values]
-        shown.append(("primary" if r["primary"] else "secondary") if tested else "")
-        shown += [measure.text(r["paper_rule_mean"])] * best if r["paper_rule_mean"] is not None else [""] * best
-        lines.append("| " + " | ".join(map(str, shown)) + " |")
-    return [*lines, ""]
+        shown.append(f"{measure.text(r['mean'])} ± {measure.text((r['high'] - r['low']) / 2)}")
+        if r["difference"] is None:
+            shown += [""] * 6
+        else:
+            difference, low, high = (measure.with_sign(r[f"difference{end}"]) for end in ("", "_low", "_high"))
+            effect = "—" if math.isnan(r["effect"]) else f"{r['effect']:.1f}"
+            shown += [difference, f"{low} to {high}", p_text(r["p"]), p_text(r["holm_p"]), effect]
+            shown.append("primary" if r["primary"] else "secondary")
+        shown += ["" if r["paper_rule_mean"] is None else measure.text(r["paper_rule_mean"])] * best
+        lines.append(shown)
+    return table(head, lines)
 
 
 def as_csv(content: dict[str, Any]) -> str:
@@ -157,9 +156,8 @@ def as_json(content: dict[str, Any]) -> str:
     names = ["verdict", "advice", "next_steps", "caveats", "budget", "baseline", "rule", "losses", "diverged"]
     names += ["unfinished", "commands", "made", "trainings", "time"]
     document: dict[str, Any] = {name: content[name] for name in names}
-    for name in ("reached", "areas"):
-        document[name] = [{k: finite(v) for k, v in asdict(row).items()} for row in content[name]]
-    document["rows"] = [{k: finite(v) for k, v in row.items()} for row in content["rows"]]
+    document |= {name: json_rows(map(asdict, content[name])) for name in ("reached", "areas")}
+    document["rows"] = json_rows(content["rows"])
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -4,9 +4,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 
 from hypersimplex.study.config import RunConfig
-from hypersimplex.study.measures import best as best_of
 from hypersimplex.study.measures import gain
 from hypersimplex.study.records import Run
 from hypersimplex.study.schema import FINISHED
@@ -50,12 +50,10 @@ def result(run: Run, dataset: str) -> Result:
     c = run.config
     # Data sets that share all the rest are one study.
     shared = json.dumps({k: v for k, v in protocol(c).items() if k not in ("dataset", "label")})
-    if run.state == "diverged":
-        none = (None, -1, math.nan, math.nan, run.tuning, run.measure)
-        return Result(run.key, dataset, c.loss, c.batch_size, c.seed, c.setting(), *none, protocol=shared)
-    scores = run.scores()
-    best = best_epoch(run)
-    validation, test = scores[best]
+    # It has epochs up to where it diverged.
+    scores = [] if run.state == "diverged" else run.scores()
+    best = best_epoch(run) if scores else -1
+    validation, test = scores[best] if scores else (None, None)
     tests = [t for _, t in scores if t is not None]
     return Result(
         run.key,
@@ -67,10 +65,10 @@ def result(run: Run, dataset: str) -> Result:
         validation,
         best,
         math.nan if test is None else test,
-        best_of(run.measure, tests) if tests else math.nan,
+        max(tests, key=partial(gain, run.measure), default=math.nan),
         run.tuning,
         run.measure,
-        others(run, best),
+        others(run, best) if scores else {},
         shared,
     )
 

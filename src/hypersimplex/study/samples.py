@@ -29,9 +29,8 @@ class Data:
     std: tuple[float, ...] | None = None
     padding: int = 0  # of the augmentation's crop
     model: Callable[[], Any] | None = field(default=None, compare=False)  # makes the network, for one's own entry point
-    validation: tuple[Any, Array] | None = (
-        None  # the publisher's own split, taken instead of a part of the training set
-    )
+    # The publisher's own split, taken instead of a part of the training set.
+    validation: tuple[Any, Array] | None = None
     notes: tuple[str, ...] = ()  # what its owner should look at
     digest: str | None = None  # of the content, where it is known without reading all of it
 
@@ -76,3 +75,9 @@ def stratified(y: Array, part: float, seed: int) -> tuple[Array, Array]:
         second.append(members[: round(len(members) * part)])
     held = np.sort(np.concatenate(second)) if second else np.zeros(0, dtype=np.int64)
     return np.setdiff1d(np.arange(len(y)), held), held
+
+
+def with_test_set(name: str, x: Array, y: Array, classes: tuple[str, ...], part: float = 0.2, **more: Any) -> Data:
+    """Set a part of the samples aside as the test set, the same for every run."""
+    train, test = stratified(y, part, seed=0)
+    return Data(name, x[train], y[train], x[test], y[test], classes, **more)

@@ -18,9 +18,8 @@ def check(configs: Iterable[RunConfig], runtime: Runtime, store: Store | None = 
     """Load every data set, look at its sizes and make every network once."""
     kinds: dict[tuple[object, ...], list[RunConfig]] = {}
     for c in configs:
-        kinds.setdefault((c.dataset, c.label, c.drop, c.resize, c.subset, c.validation, c.network, c.width), []).append(
-            c
-        )
+        kind = (c.dataset, c.label, c.drop, c.resize, c.subset, c.validation, c.network, c.width)
+        kinds.setdefault(kind, []).append(c)
     if kinds:
         check_device(runtime.device)
     for group in kinds.values():

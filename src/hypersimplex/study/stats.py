@@ -1,6 +1,7 @@
 """Statistics of a study: pure functions of numbers, and of a table of results."""
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,13 +139,8 @@ def seeds_needed(effect: float, level: float = 0.05, power: float = 0.8, most: i
         least = distributions.t.ppf(1 - level / 2, n - 1)
         return bool(distributions.nct.sf(least, n - 1, min(abs(effect), 40.0) * math.sqrt(n)) >= power)
 
-    if not found(most):
-        return None
-    low, high = 1, most  # found at high, not at low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if found(middle) else (middle, high)
-    return max(high, LEAST_SEEDS)
+    n = 2 + bisect_left(range(2, most + 1), True, key=found)
+    return None if n > most else max(n, LEAST_SEEDS)
 
 
 @dataclass(frozen=True)

@@ -39,24 +39,12 @@ def as_json(store: Store) -> str:
     runs = store.runs()
     live = working(store, runs)
     spent, trainings = seconds(runs)
-    groups = []
-    for (dataset, loss, batch), group in grouped(runs).items():
-        groups.append(
-            {
-                "dataset": dataset,
-                "loss": loss,
-                "batch_size": batch,
-                "states": dict(Counter(state_of(r, live) for r in group)),
-                "epochs_done": sum(len(r.epochs) for r in group),
-                "epochs": sum(r.config.epochs for r in group),
-            }
-        )
     lost = [r for r in runs if state_of(r, live) in ("failed", "diverged")]
     document: dict[str, Any] = {
         "runs": len(runs),
         "trainings": trainings,
         "seconds": spent if math.isfinite(spent) else None,
-        "groups": groups,
+        "groups": groups(runs, live),
         "without_result": [{"run": r.config.describe(), "state": r.state, "error": r.error} for r in lost],
         "events": [{"at": at, "what": what} for _, at, what in store.events()],
     }
@@ -79,11 +67,22 @@ def seconds(runs: Sequence[Run]) -> tuple[float, int]:
     return sum(each.values()), len(each)
 
 
-def grouped(runs: Sequence[Run]) -> dict[tuple[str, str, int], list[Run]]:
-    groups: dict[tuple[str, str, int], list[Run]] = {}
+def groups(runs: Sequence[Run], live: set[str]) -> list[dict[str, Any]]:
+    """The runs by data set, loss and batch size: their states, and how far they are."""
+    found: dict[tuple[str, str, int], list[Run]] = {}
     for r in runs:
-        groups.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
-    return groups
+        found.setdefault((r.config.dataset, r.config.loss, r.config.batch_size), []).append(r)
+    return [
+        {
+            "dataset": dataset,
+            "loss": loss,
+            "batch_size": batch,
+            "states": dict(Counter(state_of(r, live) for r in group)),
+            "epochs_done": sum(len(r.epochs) for r in group),
+            "epochs": sum(r.config.epochs for r in group),
+        }
+        for (dataset, loss, batch), group in found.items()
+    ]
 
 
 def tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
@@ -91,12 +90,11 @@ def tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
     everywhere = {state_of(r, live) for r in runs}
     states = [s for s in STATES if s in everywhere]
     made: dict[str, Table] = {}
-    for (dataset, loss, batch), group in grouped(runs).items():
-        if dataset not in made:
-            made[dataset] = narrow_table(dataset, ("loss", "batch", *states, "epochs"), ("loss",))
-        count = Counter(state_of(r, live) for r in group)
-        done, total = sum(len(r.epochs) for r in group), sum(r.config.epochs for r in group)
-        made[dataset].add_row(loss, batch_text(batch), *(str(count[s] or "") for s in states), f"{done}/{total}")
+    for g in groups(runs, live):
+        if g["dataset"] not in made:
+            made[g["dataset"]] = narrow_table(g["dataset"], ("loss", "batch", *states, "epochs"), ("loss",))
+        counts = [str(g["states"].get(s, "")) for s in states]
+        made[g["dataset"]].add_row(g["loss"], batch_text(g["batch_size"]), *counts, f"{g['epochs_done']}/{g['epochs']}")
     return list(made.values())
 
 

@@ -93,6 +93,10 @@ class Store:
                     self._db.execute("ROLLBACK")
                 raise
 
+    def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
+        with self._explained():
+            return self._db.execute(query, values).fetchall()
+
     def add_runs(self, configs: Iterable[RunConfig], tuning: bool = False) -> None:
         """Enter runs that are not there yet. A run asked for as a comparison is no longer only a tuning run."""
         with self._transaction() as db:
@@ -157,22 +161,18 @@ class Store:
             db.execute("INSERT INTO events (training, at, what) VALUES (?, ?, ?)", (key, now(), what))
 
     def events(self) -> list[tuple[str | None, str, str]]:
-        with self._explained():
-            rows = self._db.execute("SELECT training, at, what FROM events ORDER BY id").fetchall()
-        return [tuple(r) for r in rows]
+        return [tuple(r) for r in self._rows("SELECT training, at, what FROM events ORDER BY id")]
 
     def add_command(self, command: str) -> None:
         with self._transaction() as db:
             db.execute("INSERT INTO commands (at, command) VALUES (?, ?)", (now(), command))
 
     def commands(self) -> list[tuple[str, str]]:
-        with self._explained():
-            return [tuple(r) for r in self._db.execute("SELECT at, command FROM commands ORDER BY id")]
+        return [tuple(r) for r in self._rows("SELECT at, command FROM commands ORDER BY id")]
 
     def state(self, key: str) -> str | None:
-        with self._explained():
-            row = self._db.execute(f"SELECT {schema.STATE} FROM trainings t WHERE key=?", (key,)).fetchone()
-        return None if row is None else str(row[0])
+        found = self._rows(f"SELECT {schema.STATE} FROM trainings t WHERE key=?", key)
+        return str(found[0][0]) if found else None
 
     def fingerprints(self, config: RunConfig) -> set[str]:
         """Return the data fingerprints of the trainings begun on a data set that was read in the same way."""
@@ -180,19 +180,15 @@ class Store:
         query += " WHERE json_extract(config, '$.dataset')=? AND json_extract(config, '$.label') IS ?"
         query += " AND COALESCE(json_extract(config, '$.drop'), '[]')=? AND json_extract(config, '$.resize') IS ?"
         read = (config.dataset, config.label, json.dumps(config.drop, separators=(",", ":")), config.resize)
-        with self._explained():
-            return {r[0] for r in self._db.execute(query, read) if r[0]}
+        return {r[0] for r in self._rows(query, *read) if r[0]}
 
     def epoch_counts(self) -> dict[str, int]:
-        with self._explained():
-            return dict(self._db.execute("SELECT training, COUNT(*) FROM epochs GROUP BY training").fetchall())
+        return dict(map(tuple, self._rows("SELECT training, COUNT(*) FROM epochs GROUP BY training")))
 
     def epochs(self, key: str) -> list[Epoch]:
-        with self._explained():
-            own = schema.pivot(MEASURES, True)
-            query = f"SELECT e.*, {MEASURED} FROM epochs e LEFT JOIN {own} m USING (epoch) WHERE e.training=?"
-            rows = self._db.execute(f"{query} ORDER BY epoch", (key, key)).fetchall()
-        return [Epoch(*tuple(r)[1:]) for r in rows]
+        own = schema.pivot(MEASURES, True)
+        query = f"SELECT e.*, {MEASURED} FROM epochs e LEFT JOIN {own} m USING (epoch) WHERE e.training=?"
+        return [Epoch(*tuple(r)[1:]) for r in self._rows(f"{query} ORDER BY epoch", key, key)]
 
     def runs(self, metric: str | None = None) -> list[Run]:
         """Return all runs, to be chosen and compared by a metric, or by what is usual for their kind."""
@@ -204,10 +200,8 @@ class Store:
             f" LEFT JOIN epochs e ON e.training = t.key LEFT JOIN {schema.pivot(MEASURES, False)} m"
             " ON m.training = e.training AND m.epoch = e.epoch ORDER BY r.rowid, e.epoch"
         )
-        with self._explained():
-            rows = self._db.execute(query).fetchall()
         found: dict[str, tuple[sqlite3.Row, list[Epoch]]] = {}
-        for row in rows:
+        for row in self._rows(query):
             _, epochs = found.setdefault(row["run"], (row, []))
             if row["epoch"] is not None:
                 epochs.append(Epoch(*tuple(row)[9:]))

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import TREES, VARIANTS, RunConfig, one_of, primary
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, primary
 from hypersimplex.study.engines import Engine, OnEpoch
 from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
@@ -94,8 +94,8 @@ class Study:
 
     def grid(self, seeds: Iterable[int]) -> list[RunConfig]:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
-        own = (*LISTS, "tuning_epochs", "secondary_seeds", "samples", "metric")
-        shared = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
+        single = [f.name for f in fields(RunConfig) if hasattr(self, f.name) and f.name not in LISTS]
+        shared = {name: getattr(self, name) for name in single}
         found = {}
         for seed, dataset, batch, loss, lr, tau in product(
             seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
@@ -170,13 +170,9 @@ def run_study(
 
     What no run could begin with is an error before any is entered.
     """
-    phases: list[tuple[str, Callable[[], list[RunConfig]], bool]] = [
-        ("tuning" if study.tunes else "runs", study.first, study.tunes)
-    ]
-    if study.tunes:
-        phases.append(("runs", lambda: study.second(store), False))
-    for name, make, tuning in phases:
-        configs = make()
+    for name in ("tuning", "runs") if study.tunes else ("runs",):
+        tuning = name == "tuning"
+        configs = study.second(store) if study.tunes and not tuning else study.first()
         if engine.local:
             check(pending(store, trainings(configs)), runtime, store)
         if command is not None:
@@ -202,34 +198,24 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not TOML: {error}") from error
 
 
-def from_toml(path: Path, base: Study) -> Study:
-    return override(base, read_toml(path), str(path))
-
-
 def override(base: Study, values: Mapping[str, Any], where: str = "options") -> Study:
     """Replace fields; a single value stands for a list of one. Values that are None or empty change nothing."""
-    kinds = {f.name: type(getattr(Study(), f.name)) for f in fields(Study) if f.name != "samples"}
-    kinds |= {"prior": float, "label": str, "metric": str}
-    kinds |= dict.fromkeys(("subset", "resize", "min_steps", "tuning_epochs", "secondary_seeds"), int)
+    kinds = {name: kind for name, kind in kinds_of(Study).items() if name != "samples"}
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in kinds:
             raise ValueError(f"{where}: {name} is not a field of a study; the fields are {', '.join(kinds)}")
         if value is None or value == [] or value == ():
             continue
-        if name in LISTS or name == "drop":
-            items = tuple(value) if isinstance(value, list | tuple) else (value,)
-            kind: type = {"dataset": str, "drop": str, "loss": str, "lr": float, "tau": float}.get(name, int)
-            changes[name] = tuple(_convert(where, name, v, kind) for v in items)
+        if isinstance(getattr(base, name), tuple):
+            items = value if isinstance(value, list | tuple) else (value,)
+            changes[name] = tuple(_convert(where, name, v, kinds[name]) for v in items)
         else:
             changes[name] = _convert(where, name, value, kinds[name])
     return replace(base, **changes)
 
 
-def _convert(where: str, name: str, value: object, kind: type) -> object:
-    fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not fits:
+def _convert(where: str, name: str, value: Any, kind: type) -> object:
+    if not is_a(value, kind):
         raise ValueError(f"{where}: {name} must be of type {kind.__name__}, got {value!r}")
-    return value
+    return float(value) if kind is float else value

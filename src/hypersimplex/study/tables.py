@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -65,27 +66,18 @@ def read_csv(path: Path, columns: Columns, codes: Codes, learn: bool) -> Iterato
 
     text = dict.fromkeys(columns.text, str) | ({columns.label: str} if columns.label_is_text else {})
     wanted = {columns.label, *columns.only}
-    try:
-        with open_text(path) as file:
-            chunks = pd.read_csv(
-                file, chunksize=CHUNK, dtype=text, usecols=(lambda c: c in wanted) if columns.only else None
-            )
-            for frame in chunks:
-                absent = [c for c in (columns.label, *columns.only) if c not in frame.columns]
-                if absent:
-                    raise DataError(
-                        f"{path} must have a column {absent[0]!r}, got {', '.join(map(str, frame.columns))}"
-                    )
-                rows = frame[frame[columns.label].notna()]
-                features = [c for c in (columns.only or rows.columns) if c != columns.label]
-                x = np.empty((len(rows), len(features)), np.float32)
-                for i, name in enumerate(features):
-                    x[:, i] = codes.encode(name, rows[name], learn) if name in columns.text else _numbers(rows[name])
-                yield x, np.asarray(columns.positive(rows[columns.label])).astype(np.uint8)
-    except DataError:
-        raise
-    except (ValueError, TypeError, OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path} cannot be read as csv ({error}); fetch it again") from error
+    usecols = (lambda c: c in wanted) if columns.only else None
+    with opened(path, "csv") as file:
+        for frame in pd.read_csv(file, chunksize=CHUNK, dtype=text, usecols=usecols):
+            absent = [c for c in (columns.label, *columns.only) if c not in frame.columns]
+            if absent:
+                raise DataError(f"{path} must have a column {absent[0]!r}, got {', '.join(map(str, frame.columns))}")
+            rows = frame[frame[columns.label].notna()]
+            features = [c for c in (columns.only or rows.columns) if c != columns.label]
+            x = np.empty((len(rows), len(features)), np.float32)
+            for i, name in enumerate(features):
+                x[:, i] = codes.encode(name, rows[name], learn) if name in columns.text else _numbers(rows[name])
+            yield x, np.asarray(columns.positive(rows[columns.label])).astype(np.uint8)
 
 
 def _numbers(values: Any) -> Array:
@@ -102,30 +94,31 @@ def read_libsvm(path: Path, dense: int | None) -> Iterator[Block]:
     """
     from sklearn.datasets import load_svmlight_file
 
+    with opened(path, "libsvm text") as file:
+        while lines := file.readlines(BYTES):
+            x, y = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float32, zero_based=True)
+            if not np.isin(y, (-1, 0, 1)).all():
+                wrong = y[~np.isin(y, (-1, 0, 1))][0]
+                raise DataError(f"{path} must have labels 0 and 1, or -1 and 1, got {wrong:g}")
+            if dense is not None:
+                if x.shape[1] > dense + 1:
+                    raise DataError(f"{path} must have features 1 to {dense}, got {x.shape[1] - 1}")
+                whole = np.zeros((x.shape[0], dense + 1), np.float32)
+                whole[:, : x.shape[1]] = x.toarray()
+                x = whole[:, 1:]
+            yield x, (y > 0).astype(np.uint8)
+
+
+@contextmanager
+def opened(path: Path, kind: str) -> Iterator[BinaryIO]:
+    """Open a file, packed or not; what goes wrong while it is read is an error that names it."""
     try:
-        with open_text(path) as file:
-            while lines := file.readlines(BYTES):
-                x, y = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float32, zero_based=True)
-                if not np.isin(y, (-1, 0, 1)).all():
-                    raise DataError(
-                        f"{path} must have labels 0 and 1, or -1 and 1, got {y[~np.isin(y, (-1, 0, 1))][0]:g}"
-                    )
-                if dense is not None:
-                    if x.shape[1] > dense + 1:
-                        raise DataError(f"{path} must have features 1 to {dense}, got {x.shape[1] - 1}")
-                    whole = np.zeros((x.shape[0], dense + 1), np.float32)
-                    whole[:, : x.shape[1]] = x.toarray()
-                    x = whole[:, 1:]
-                yield x, (y > 0).astype(np.uint8)
+        with PACKED.get(path.suffix, open)(path, "rb") as file:
+            yield file
     except DataError:
         raise
-    except (ValueError, OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path} cannot be read as libsvm text ({error}); fetch it again") from error
-
-
-def open_text(path: Path) -> BinaryIO:
-    opened: BinaryIO = PACKED.get(path.suffix, open)(path, "rb")
-    return opened
+    except (ValueError, TypeError, OSError, EOFError, lzma.LZMAError) as error:
+        raise DataError(f"{path} cannot be read as {kind} ({error}); fetch it again") from error
 
 
 class Writer:
@@ -164,18 +157,13 @@ class Writer:
         return {"rows": self.rows, "columns": self.columns, "sparse": self.sparse, "sha256": self.digest.hexdigest()}
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Rows of one file: float32 (N, F), mapped into memory, or a sparse matrix over mapped arrays."""
-
-    x: Any
-    y: Array
-
-
 def converted(
     root: Path, files: Mapping[str, list[Path]], read: Callable[[str, Path], Iterable[Block]]
-) -> tuple[dict[str, Part], str]:
-    """Convert the files of every part unless that was done before; return the parts and a hash of their content."""
+) -> tuple[dict[str, Block], str]:
+    """Convert the files of every part unless that was done before; return the parts and a hash of their content.
+
+    The rows are float32 (N, F), mapped into memory, or a sparse matrix over mapped arrays.
+    """
     stamp = [[str(p.name), p.stat().st_size, p.stat().st_mtime_ns] for paths in files.values() for p in paths]
     known = hashlib.sha256(json.dumps([VERSION, stamp, str(root.resolve())]).encode()).hexdigest()[:16]
     writable = os.access(root, os.W_OK)
@@ -215,18 +203,18 @@ def _convert(
     return about
 
 
-def _mapped(folder: Path, about: dict[str, Any], columns: int) -> Part:
+def _mapped(folder: Path, about: dict[str, Any], columns: int) -> Block:
     def array(name: str, kind: Any) -> Array:
         path = folder / name
         return np.memmap(path, kind, "r") if path.exists() and path.stat().st_size else np.zeros(0, kind)
 
     y = np.asarray(array("y", np.uint8)).astype(np.int64)
     if not about["sparse"]:
-        return Part(array("x", np.float32).reshape(about["rows"], about["columns"]), y)
+        return array("x", np.float32).reshape(about["rows"], about["columns"]), y
     from scipy import sparse
 
     ends = np.concatenate([[0], array("ends", np.int64)])
     matrix = sparse.csr_matrix(
         (array("values", np.float32), array("indices", np.int32), ends), (about["rows"], columns)
     )
-    return Part(matrix, y)
+    return matrix, y

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hypersimplex.study.catalog import VARIABLE
+from hypersimplex.study.catalog import missing
 from hypersimplex.study.formats import Array, DataError
-from hypersimplex.study.samples import Data, stratified
+from hypersimplex.study.samples import Data, with_test_set
 from hypersimplex.study.tables import PACKED, Block, Codes, Columns, converted, read_csv, read_libsvm
 
 CLASSES = ("negative", "positive")
@@ -35,9 +35,8 @@ class Layout:
 
     parts: dict[str, str]  # "train", "validation", "test": file name
     columns: Columns | None = None  # of csv; libsvm without
-    held: int | None = (
-        None  # without a test file: at most this many rows at the end of the training file, a fifth if few
-    )
+    # Without a test file: at most this many rows at the end of the training file, a fifth if few.
+    held: int | None = None
 
 
 @dataclass(frozen=True)
@@ -209,13 +208,6 @@ def _files(folder: Path, pattern: str) -> list[Path]:
     return sorted({p.name.partition(".")[0] + p.suffixes[0] if p.suffixes else p.name: p for p in found}.values())
 
 
-def missing(source: Source, root: Path, looked_for: str) -> DataError:
-    return DataError(
-        f"{source.name} is not in {root} (looked for {looked_for}); get it from {source.get}, "
-        f"or name the folder that holds it with --data-folder or {VARIABLE}"
-    )
-
-
 def present(source: Source, root: Path) -> bool:
     """Whether the files are there, without reading any."""
     return parquet_file(source, root) is not None if source.file else find(root, source) is not None
@@ -233,7 +225,8 @@ def _published(source: Source, root: Path) -> Data:
     found = find(root, source)
     if found is None:
         ways = [f"{source.folders[0]}/{{{','.join(way.parts.values())}}}" for way in source.layouts]
-        raise missing(source, root, " or ".join(ways) + f", also with {', '.join(PACKED)}")
+        looked = " or ".join(ways) + f", also with {', '.join(PACKED)}"
+        raise missing(source.name, root, looked, f"get it from {source.get}")
     folder, layout, files = found
     if layout.columns is DATA_EXPO:
         *early, last = files["train"]
@@ -252,19 +245,10 @@ def _published(source: Source, root: Path) -> Data:
     parts, digest = converted(folder, files, read)
     train, test = parts["train"], parts.get("test")
     if test is None:
-        cut = len(train.y) - min(layout.held or len(train.y), len(train.y) // 5)
-        train, test = replace(train, x=train.x[:cut], y=train.y[:cut]), replace(train, x=train.x[cut:], y=train.y[cut:])
-    held = parts.get("validation")
-    return Data(
-        source.name,
-        train.x,
-        train.y,
-        test.x,
-        test.y,
-        CLASSES,
-        validation=None if held is None else (held.x, held.y),
-        digest=digest,
-    )
+        x, y = train
+        cut = len(y) - min(layout.held or len(y), len(y) // 5)
+        train, test = (x[:cut], y[:cut]), (x[cut:], y[cut:])
+    return Data(source.name, *train, *test, CLASSES, validation=parts.get("validation"), digest=digest)
 
 
 def _parquet(source: Source, root: Path) -> Data:
@@ -273,7 +257,8 @@ def _parquet(source: Source, root: Path) -> Data:
 
     path = parquet_file(source, root)
     if path is None:
-        raise missing(source, root, ", ".join(str(p.relative_to(root)) for p in _places(source, root)))
+        looked = ", ".join(str(p.relative_to(root)) for p in _places(source, root))
+        raise missing(source.name, root, looked, f"get it from {source.get}")
     assert source.table is not None
     try:
         content: Any = path
@@ -289,8 +274,7 @@ def _parquet(source: Source, root: Path) -> Data:
         numeric = pd.api.types.is_numeric_dtype(column)
         x[:, i] = column.to_numpy(np.float32, na_value=np.nan) if numeric else _codes(column)
     y = np.asarray(label).astype(np.int64)
-    train, test = stratified(y, min(0.2, TEST / len(y)), seed=0)
-    return Data(source.name, x[train], y[train], x[test], y[test], CLASSES)
+    return with_test_set(source.name, x, y, CLASSES, min(0.2, TEST / len(y)))
 
 
 def _codes(column: Any) -> Array:

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from hypersimplex.study import checkpoint, evaluation, scoring
+from hypersimplex.study import checkpoint, evaluation
 from hypersimplex.study.batches import Features, Images, prepare
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.losses import make_loss
@@ -150,7 +151,7 @@ class Training:
     def run_epoch(self) -> Epoch:
         """Train one epoch, evaluate, and return what is to be recorded; DivergedError where the loss is not finite."""
         began = time.perf_counter()
-        number, here = len(self.history), self.prepared
+        number = len(self.history)
         mean, lr = self.train_epoch(number)
         if not math.isfinite(mean):
             raise DivergedError(f"the training loss of epoch {number} is {mean}")
@@ -160,37 +161,20 @@ class Training:
         trained = time.perf_counter()
         self.recompute()
         recomputed = time.perf_counter()
-        seen: dict[str, list[Tensor]] = {"val": [], "test": []}
-        validation = self.evaluate(here.train, here.train_y, here.validation_rows, seen["val"])
-        test = self.evaluate(here.test, here.test_y, torch.arange(len(here.test_y)), seen["test"])
-        more = self.measures(seen)
+        measured = self.evaluate()
         end = time.perf_counter()
         epoch = Epoch(
             number,
             mean,
             lr,
-            validation[0],
-            test[0],
-            validation[1],
-            test[1],
-            end - began,
+            seconds=end - began,
             steps=(number + 1) * self.steps_per_epoch,
             recompute_seconds=recomputed - trained,
             evaluate_seconds=end - recomputed,
-            one_class=test[2],
-            **more,
+            **measured,
         )
         self.history.append(epoch)
         return epoch
-
-    @torch.no_grad()
-    def measures(self, seen: dict[str, list[Tensor]]) -> dict[str, float]:
-        """All other measures, from the logits of the validation and the test samples."""
-        here = self.prepared
-        labels = {"val": here.train_y[here.validation_rows], "test": here.test_y}
-        parts = {name: (labels[name].cpu().numpy(), torch.cat(some)) for name, some in seen.items() if some}
-        loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
-        return scoring.measures(loss, len(self.data.classes), parts)
 
     def train_epoch(self, number: int) -> tuple[float, float]:
         """Take the steps of one epoch; return the mean loss and the last learning rate."""
@@ -222,28 +206,22 @@ class Training:
             evaluation.recompute(self.model, self.loss, logits, self.part, here.train_y)
 
     @torch.no_grad()
-    def evaluate(
-        self, source: Images | Features, target: Tensor, rows: Tensor, kept: list[Tensor] | None = None
-    ) -> tuple[float | None, float | None, float | None]:
-        """Return the accuracy by the loss's own decision, by plain argmax, and the share of the class decided most.
-
-        None without samples. `kept` gets the logits.
-        """
-        if len(rows) == 0:
-            return None, None, None
+    def outputs(self, source: Images | Features, rows: Tensor) -> Tensor:
+        """Return the logits of some samples, in the memory of the CPU."""
         self.model.eval()
+        parts = torch.split(rows, evaluation_batch(self.device))
+        return torch.cat([self.logits(self.inputs(source, part)).cpu() for part in parts])
+
+    @torch.no_grad()
+    def evaluate(self) -> dict[str, Any]:
+        """Measure the validation and the test samples; the names are the fields of an epoch."""
+        here = self.prepared
         self.loss.eval()
-        right = torch.zeros(2, dtype=torch.int64, device=self.device)
-        decided = torch.zeros(len(self.data.classes), dtype=torch.int64, device=self.device)
-        for part in torch.split(rows, evaluation_batch(self.device)):
-            logits = self.logits(self.inputs(source, part))
-            own: Tensor = self.loss.predict(logits)  # type: ignore[operator]
-            right += torch.stack([(own == target[part]).sum(), (logits.argmax(1) == target[part]).sum()])
-            decided += torch.bincount(own, minlength=len(decided))
-            if kept is not None:
-                kept.append(logits.cpu())
-        own_right, argmax = right.tolist()
-        return own_right / len(rows), argmax / len(rows), int(decided.max()) / len(rows)
+        wanted = {"val": (here.train, here.train_y, here.validation_rows)}
+        wanted["test"] = (here.test, here.test_y, torch.arange(len(here.test_y)))
+        parts = {n: (y[rows].cpu().numpy(), self.outputs(x, rows)) for n, (x, y, rows) in wanted.items() if len(rows)}
+        loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
+        return evaluation.measures(loss, len(self.data.classes), parts)
 
     def snapshot(self) -> bytes:
         """Return everything the rest of the training depends on."""

@@ -195,7 +195,7 @@ def _best_of_the_others(cell: Cell, rows: Sequence[Cell]) -> list[str]:
     here = [c for c in rows if (c.dataset, c.batch_size, c.measure) == (cell.dataset, cell.batch_size, cell.measure)]
     here = [c for c in here if not c.foil and not math.isnan(c.summary.mean)]
     measure = MEASURES[cell.measure]
-    best = (max if measure.higher else min)(here, key=lambda c: c.summary.mean)
+    best = max(here, key=lambda c: gain(c.measure, c.summary.mean))
     if best.loss in (cell.loss, cell.baseline):
         return []
     shown = f"{measure.shown(best.summary.mean)} over {best.summary.n} seeds"
