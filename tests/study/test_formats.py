@@ -10,6 +10,7 @@ import re
 import tarfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,6 +182,11 @@ def small_cifar(server, monkeypatch):
 def test_fetch_downloads_checks_and_unpacks(small_cifar, tmp_path):
     url, _ = small_cifar
     catalog.fetch("cifar-10", tmp_path / "data", url)
+    assert {verdict for _, verdict in catalog.check("cifar-10", tmp_path / "data")} == {"ok"}
+    assert data.load("cifar-10", tmp_path / "data").train_x.shape == (15, 32, 32, 3)
+    packed = tmp_path / "data/cifar-10/cifar-10-batches-bin/data_batch_1.bin"
+    Path(f"{packed}.gz").write_bytes(gzip.compress(packed.read_bytes()))
+    packed.unlink()
     assert {verdict for _, verdict in catalog.check("cifar-10", tmp_path / "data")} == {"ok"}
     assert data.load("cifar-10", tmp_path / "data").train_x.shape == (15, 32, 32, 3)
     damaged = tmp_path / "data/cifar-10/cifar-10-batches-bin/data_batch_2.bin"

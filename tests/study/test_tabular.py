@@ -277,6 +277,17 @@ def test_a_file_that_is_something_else_is_named(tmp_path, folder, file, content,
         data.load(name, tmp_path)
 
 
+def test_a_packed_file_with_damage_in_its_middle_is_named(tmp_path):
+    write(tmp_path, "flight", all__csv="a,b\n" + "1,2\n" * 5000)
+    plain = tmp_path / "flight/all.csv"
+    raw = bytearray(gzip.compress(plain.read_bytes()))
+    raw[len(raw) // 2 : len(raw) // 2 + 8] = b"\xff" * 8
+    plain.with_suffix(".csv.gz").write_bytes(raw)
+    plain.unlink()
+    with pytest.raises(DataError, match=r"all.csv.gz cannot be read as csv \(.*fetch it again"):
+        data.load("flight", tmp_path)
+
+
 @pytest.mark.parametrize("name", tabular.SOURCES)
 def test_missing_files_say_where_to_get_them(tmp_path, name):
     source = tabular.SOURCES[name]

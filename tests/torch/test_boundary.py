@@ -377,13 +377,14 @@ def test_what_cannot_be_a_buffer_is_named(name, value, words):
         criterion(x, y)
 
 
-@pytest.mark.parametrize("target", ["torch.rand(8, 3)", "torch.zeros(8, dtype=torch.int32)"])
-def test_a_target_without_memory_is_not_converted(target):
+@pytest.mark.parametrize("target", ["torch.rand(8, 3)", "torch.zeros(8, dtype=torch.int32)", "torch.zeros(8).long()"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_target_without_memory_is_not_converted(target, smoothing):
     alone(f"""
         target = {target}
         target.untyped_storage().resize_(0)
         try:
-            hypersimplex_loss(torch.randn(8, 3, dtype=torch.float64), target)
+            hypersimplex_loss(torch.randn(8, 3, dtype=torch.float64), target, label_smoothing={smoothing})
         except TypeError as error:
             assert "target must be" in str(error) and "resized to 0" in str(error), error
         else:

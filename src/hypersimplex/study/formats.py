@@ -45,7 +45,7 @@ def read_idx(path: Path) -> Array:
 
 def read_cifar_binary(path: Path) -> tuple[Array, Array]:
     """Read one binary batch: a label byte and 3072 pixel bytes a record, channel by channel."""
-    raw = np.frombuffer(path.read_bytes(), np.uint8)
+    raw = np.frombuffer(read_bytes(path), np.uint8)
     if raw.size == 0 or raw.size % RECORD:
         raise DataError(f"{path} must hold whole records of {RECORD} bytes, got {raw.size} bytes; fetch it again")
     records = raw.reshape(-1, RECORD)
@@ -55,7 +55,7 @@ def read_cifar_binary(path: Path) -> tuple[Array, Array]:
 def read_cifar_python(path: Path) -> tuple[Array, Array]:
     """Read one pickled batch. Only NumPy arrays and plain values are unpickled, so a foreign file cannot run code."""
     try:
-        content = _Arrays(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+        content = _Arrays(io.BytesIO(read_bytes(path)), encoding="latin1").load()
         data, labels = content["data"], np.asarray(content["labels"], dtype=np.int64)
         shaped = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.shape == (len(labels), 3072)
     except DataError:

@@ -13,6 +13,7 @@ import lzma
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def opened(path: Path, kind: str) -> Iterator[BinaryIO]:
             yield file
     except DataError:
         raise
-    except (ValueError, TypeError, OSError, EOFError, lzma.LZMAError) as error:
+    except (ValueError, TypeError, OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise DataError(f"{path} cannot be read as {kind} ({error}); fetch it again") from error
 
 

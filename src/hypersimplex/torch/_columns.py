@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Outcome, Settings, check_labels, fit, is_readable, per_class
-from hypersimplex.torch._boundary import computed, has_memory, is_compiling, widest
+from hypersimplex.torch._boundary import computed, has_memory, is_compiling, is_eager, widest
 
 
 class Columns(NamedTuple):
@@ -67,6 +67,8 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
     """Dense targets of input's shape, a share of each spread over the classes. One column is two classes, of which
     the other is not written out. Labels stay where some are ignored, or where the mean needs their weights.
     """
+    if is_eager():
+        has_memory("target", target)
     batch, share = fit(input, target), settings.label_smoothing
     even = share / max(batch.classes, 2)
     if batch.dense:
