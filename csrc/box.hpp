@@ -4,11 +4,9 @@
 #pragma once
 #include <optional>
 
-#include "box_glance.hpp"
+#include "box_batch.hpp"
 
 namespace hs::HS_VARIANT {
-
-constexpr int most_narrow = 8;
 
 // One row, a pass at a time: begin() looks at it, advance() makes a pass. Both say whether any is left to do.
 template <class T>
@@ -23,9 +21,7 @@ class BoxSolver {
           row(box_row(p, p.x, row)) {}
 
     bool begin(Result& result) {
-        BoxSurvey found;
-        if (glance(found)) return solve(found);
-        found = survey<true>();
+        BoxSurvey found = survey<true>();
         if (!std::isfinite(found.size + found.ww + found.xx) || found.wrong > 0) found = survey<false>();
         if (found.wrong > 0) return complain(result);
         double eps = static_cast<double>(std::numeric_limits<T>::epsilon()), room = 4 * eps * found.size;
@@ -38,7 +34,6 @@ class BoxSolver {
     }
 
     bool advance() {
-        if (narrow_left > 0) return approach();
         Hunt found = hunt();
         if (found == Hunt::cornered && !within) return look_between();
         if (found == Hunt::cornered) write(here(), slack(sums(here())));
@@ -56,21 +51,6 @@ class BoxSolver {
         return sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
             return add_entries<BoxSurvey>(row, from, to, [] { return Surveyor<finite>{}; });
         });
-    }
-
-    // Whether everything is finite and right, and the total well within what the bounds allow.
-    bool glance(BoxSurvey& found) const {
-        if constexpr (sizeof(T) == 4) {
-            if (p.n == 0 || !NarrowRow::serves(row)) return false;
-            NarrowRow narrow(row);
-            found = sum_blocks<BoxSurvey>(p.n, threads, [&](int64_t from, int64_t to) {
-                return narrow.add<BoxSurvey>(from, to, [] { return Glancer{}; });
-            });
-            double room = 1e-5 * found.size, n = static_cast<double>(p.n);
-            return std::isfinite(found.size + found.ww + found.xx) && -found.wrong == n &&
-                   total > found.least + room && total < found.most - room;
-        }
-        return false;
     }
 
     BoxSums sums(const BoxPlace& at) const {
@@ -104,10 +84,6 @@ class BoxSolver {
         s = start(found);
         double span = found.most - found.least, widest = std::isfinite(span) ? span : total;
         each = widest * widest / (static_cast<double>(p.n) * found.ww);
-        if constexpr (sizeof(T) == 4) {
-            bool carries = row.inverse <= static_cast<double>(std::numeric_limits<float>::max());
-            narrow_left = carries && NarrowRow::serves(row) ? most_narrow : 0;
-        }
         return true;
     }
 
@@ -123,53 +99,18 @@ class BoxSolver {
         return true;
     }
 
-    // As if x/w were normal and the bounds even; where there are none, as if every entry were free.
+    // Where there are no bounds, as if every entry were free.
     Search start(const BoxSurvey& found) const {
-        double each = found.ww > 0 ? 1 / found.ww : 0, mean = found.wx * each;
-        double variance = found.xx * each > mean * mean ? found.xx * each - mean * mean : 0;
-        double span = (found.most - found.least) * each, middle = (found.most / 2 + found.least / 2) * each;
-        double mu = mean - tau * total * each;
-        if (std::isfinite(span)) {
-            double z = quantile(total - found.least, found.most - found.least);
-            mu = mean - tau * middle + std::sqrt(variance + tau * tau * span * span / 12) * z;
-        }
-        Search s = start_at(std::isfinite(mu) ? mu : 0,
-                            tau + (std::isfinite(variance) ? std::sqrt(variance) / 4 : 1));
+        BoxGuess guess = guess_box(found, static_cast<double>(p.n), total, tau);
+        bool bounded = std::isfinite(found.most - found.least);
+        double mu = bounded ? guess.mu : (found.wx - tau * total) / found.ww;
+        Search s = start_at(std::isfinite(mu) ? mu : 0, std::isfinite(guess.width) ? guess.width : tau + 1);
         if (p.at_most) {    // at 0 the sum is too large
             s.lo = 0;
             s.mu = s.mu > 0 ? s.mu : s.width;
             s.r_lo = 1;
         }
         return s;
-    }
-
-    // Whether a Newton step from here will very likely end between the same breakpoints as the solution: r
-    // over what an entry may add is how many change sides on the way, and what is left is a square of that.
-    bool is_close(double r, double free) const { return r * r <= 0.3 * each * free; }
-
-    // A Newton step in single precision.
-    bool approach() {
-        if constexpr (sizeof(T) == 4) {
-            NarrowRow narrow(row);
-            NarrowSums at = sum_blocks<NarrowSums>(p.n, threads, [&](int64_t from, int64_t to) {
-                return narrow.add<NarrowSums>(from, to, [&] { return NarrowAdder(s.mu, row.inverse); });
-            });
-            double r = at.sum - total, change = r * tau / at.free;
-            bool close = is_close(r, at.free) && at.free > 0;
-            if (close) s.mu += change;
-            else if (std::isfinite(r)) follow(s, r, change, at.free > 0);
-            s.low = 0;
-            --narrow_left;
-            if (close || !narrow_left || !std::isfinite(r)) start_again();
-        }
-        return true;
-    }
-
-    // What sums in single precision say of the bracket may be wrong.
-    void start_again() {
-        s = start_at(s.mu, s.width);
-        narrow_left = 0;
-        if (p.at_most) s.lo = 0, s.r_lo = 1;
     }
 
     // A Newton step. Settled, y is written. After some steps every other one halves what is left, until two
@@ -186,7 +127,7 @@ class BoxSolver {
             if (!near) write(here(), slack(found));
             return Hunt::settled;
         }
-        near = is_close(r, found.free);
+        near = is_close(r, each, found.free);
         before = found;
         s.last = size;
         follow(s, r, change, found.free > 0);
@@ -251,15 +192,12 @@ class BoxSolver {
     double total, tau;
     BoxRow<T> row;
     Search s{};
-    double origin = 0, each = 0;      // each: the square of what an entry may add over that of its weight
-    BoxSums before{0, 0, 0, 0};       // of the last pass
-    int narrow_left = 0, pass = 0;    // passes in single precision still allowed; passes in double so far
-    bool near = false;                // the next pass is very likely the last, so it writes
-    bool within = false;              // s is measured from the origin
+    double origin = 0, each = 0;    // each: the square of what an entry may add over that of its weight
+    BoxSums before{0, 0, 0, 0};     // of the last pass
+    int pass = 0;                   // passes so far
+    bool near = false;              // the next pass is very likely the last, so it writes
+    bool within = false;            // s is measured from the origin
 };
-
-// Short rows in step, a pass of each in turn: by itself a row would wait for its sums.
-constexpr int64_t box_rows = 16, box_rows_entries = 1 << 12;
 
 template <class T>
 struct BoxTasks {
@@ -267,24 +205,46 @@ struct BoxTasks {
     Tiles tiles;
     explicit BoxTasks(const Box<T>& problem) : p(problem), tiles(box_tiles(p)) {}
     void run(int64_t task, int threads, Result& result) const {
+        if constexpr (sizeof(T) == 4) {
+            if (p.n > 0 && NarrowRow::serves(box_row(p, p.x, 0)))
+                return as_given(box_row(p, p.x, 0).given(),
+                                [&](auto how) { run_batches<how.value>(task, threads, result); });
+        }
+        in_step(task, [&](int64_t from, int64_t to) { solve_rows(from, to, threads, nullptr, result); });
+    }
+
+    template <Given how>
+    void run_batches(int64_t task, int threads, Result& result) const {
+        BoxBatch<how> batch(p, threads);
+        in_step(task, [&](int64_t from, int64_t to) {
+            bool left[box_rows];
+            if (batch.run(from, static_cast<int>(to - from), left))
+                solve_rows(from, to, threads, left, result);
+        });
+    }
+
+    template <class F>
+    void in_step(int64_t task, F solve) const {
         int64_t end = tiles.first(task) + tiles.width(task), most = box_rows_entries / (p.n + 1) + 1;
         int64_t together = most < box_rows ? most : box_rows;
         for (int64_t r = tiles.first(task); r < end; r += together)
-            solve_rows(r, r + together < end ? r + together : end, threads, result);
+            solve(r, r + together < end ? r + together : end);
     }
 
-    void solve_rows(int64_t from, int64_t to, int threads, Result& result) const {
+    // `left`: which of them, or null for all.
+    void solve_rows(int64_t from, int64_t to, int threads, const bool* left, Result& result) const {
         std::optional<BoxSolver<T>> rows[box_rows];
         int open = 0;
         for (int64_t r = from; r < to; ++r) {
+            if (left && !left[r - from]) continue;
             rows[open].emplace(p, r, threads);
             open += rows[open]->begin(result);
         }
         bool more[box_rows];
         for (int r = 0; r < open; ++r) more[r] = true;
-        for (int left = open; left > 0;)
+        for (int unsolved = open; unsolved > 0;)
             for (int r = 0; r < open; ++r)
-                if (more[r] && !rows[r]->advance()) more[r] = false, --left;
+                if (more[r] && !rows[r]->advance()) more[r] = false, --unsolved;
     }
 };
 

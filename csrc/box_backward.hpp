@@ -51,7 +51,12 @@ template <class T>
 class BoxPullback {
   public:
     BoxPullback(const BoxBackward<T>& problem, int64_t row, int threads_within)
-        : p(problem), slice(row), threads(threads_within), row(box_row(p, p.y, row)), v(p.v + row * p.n) {}
+        : p(problem),
+          slice(row),
+          threads(threads_within),
+          row(box_row(p, p.y, row)),
+          v(p.one_v ? nullptr : p.v + row * p.n),
+          one(Wide::splat(p.one_v ? static_cast<double>(*p.v) : 0)) {}
 
     void run() const {
         BoxDual dual = p.to_tau ? sums<true>() : sums<false>();
@@ -76,13 +81,11 @@ class BoxPullback {
 
     template <Given how>
     HS_INLINE BoxPull load(int64_t i) const {
-        return BoxPull::of<T, how>(row.template load<how>(i), load_wide(v + i));
+        return BoxPull::of<T, how>(row.template load<how>(i), v ? load_wide(v + i) : one);
     }
 
     BoxPull rest(int64_t i, int64_t to) const {
-        T part[together] = {};
-        std::memcpy(part, v + i, static_cast<size_t>(to - i) * sizeof(T));
-        return BoxPull::of<T, Given::mixed>(row.rest(i, to), load_wide(part));
+        return BoxPull::of<T, Given::mixed>(row.rest(i, to), v ? load_some(v + i, to - i) : one);
     }
 
     // Where mu is infinite, the free entries are infinite too, and share what there is.
@@ -112,7 +115,8 @@ class BoxPullback {
     int64_t slice;
     int threads;
     BoxRow<T> row;
-    const T* v;
+    const T* v;    // null: one number for all entries
+    typename Wide::Vec one;
 };
 
 template <class T>

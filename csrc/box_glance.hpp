@@ -26,10 +26,9 @@ struct NarrowSeries {
 struct NarrowRow {
     const float* x;
     NarrowSeries lower, upper, weight;
-    Given how;
 
     explicit NarrowRow(const BoxRow<float>& row)
-        : x(row.x), lower(row.lower), upper(row.upper), weight(row.weight), how(row.given()) {}
+        : x(row.x), lower(row.lower), upper(row.upper), weight(row.weight) {}
 
     // Arrays in double precision are not read here.
     static bool serves(const BoxRow<float>& row) {
@@ -45,73 +44,74 @@ struct NarrowRow {
         return {Narrow::load(x + i), lower.load(i), upper.load(i), weight.load(i)};
     }
 
-    // The last entries of [i, to), filled up with some that weigh nothing.
-    NarrowEntries rest(int64_t i, int64_t to) const {
-        float weights[Narrow::width] = {};
-        for (int64_t l = 0; l < to - i; ++l) weights[l] = weight.at ? weight.at[i + l] : weight.all;
+    // The last entries of [i, to), filled up with some that weigh next to nothing.
+    HS_INLINE NarrowEntries rest(int64_t i, int64_t to) const {
+        float weights[Narrow::width];
+        Narrow::store(weights, Narrow::splat(1e-30f));
+        Narrow::store_first(weights, to - i, weight.first(i, to - i));
         return {Narrow::load_first(x + i, to - i), lower.first(i, to - i), upper.first(i, to - i),
                 Narrow::load(weights)};
     }
 
-    template <class Sum, class Make>
-    Sum add(int64_t from, int64_t to, Make make) const {
-        auto with = [&](auto given) {
-            return add_chains<Sum, Narrow::width>(
-                from, to, make, [&](int64_t i) { return load<given.value>(i); },
-                [&](int64_t i, int64_t stop) { return rest(i, stop); });
-        };
-        if (how == Given::singles) return with(std::integral_constant<Given, Given::singles>());
-        return with(std::integral_constant<Given, Given::mixed>());
+    template <Given given, class Sum, class Make>
+    HS_INLINE Sum add(int64_t from, int64_t to, Make make) const {
+        return add_chains<Sum, Narrow::width>(
+            from, to, make, [&](int64_t i) HS_INLINED { return load<given>(i); },
+            [&](int64_t i, int64_t stop) HS_INLINED { return rest(i, stop); });
     }
 };
 
-// A survey as if all numbers were finite; `wrong` is minus the number of entries that are not.
+// A survey as if all were finite and right. Its sums are not finite if that is wrong.
 struct Glancer {
     using Vec = typename Narrow::Vec;
     Vec least = {}, most = {}, size = {}, wx = {}, ww = {}, xx = {};
-    typename Narrow::Int right = {};
 
     HS_INLINE void add(const NarrowEntries& e) {
-        Vec zero = Narrow::splat(0), low = e.weight * e.lower, high = e.weight * e.upper;
-        right = Narrow::tally((e.upper >= e.lower) & (e.weight > zero), right);
+        Vec low = e.weight * e.lower, high = e.weight * e.upper;
+        auto right = (e.upper >= e.lower) & (e.weight > Narrow::splat(0));
+        Vec weight = Narrow::pick(right, e.weight, Narrow::splat(std::numeric_limits<float>::quiet_NaN()));
         least += low;
         most += high;
         size += Narrow::magnitude(low) + Narrow::magnitude(high);
         wx = Narrow::plus_product(wx, e.weight, e.x);
-        ww = Narrow::plus_product(ww, e.weight, e.weight);
+        ww = Narrow::plus_product(ww, weight, weight);
         xx = Narrow::plus_product(xx, e.x, e.x);
     }
     HS_INLINE void join(const Glancer& o) {
         least += o.least, most += o.most, size += o.size, wx += o.wx, ww += o.ww, xx += o.xx;
-        right += o.right;
     }
     BoxSurvey sum() const {
         auto total = [](Vec v) { return Narrow::total(Narrow::widen(v)); };
-        double wrong = -static_cast<double>(Narrow::total_int(right));
-        return {total(least), total(most), 0, total(size), total(wx), total(ww), total(xx), wrong, 0};
+        return {total(least), total(most), 0, total(size), total(wx), total(ww), total(xx), 0, 0};
     }
 };
 
-// At some mu: sum(w y), and the sum of w^2 over the free entries.
+// At some mu: sum(w y), sum |w y|, and the sum of w^2 over the free entries.
 struct NarrowSums {
-    double sum, free;
-    void add(const NarrowSums& o) { sum += o.sum, free += o.free; }
+    double sum, bulk, free;
+    void add(const NarrowSums& o) { sum += o.sum, bulk += o.bulk, free += o.free; }
 };
 
 struct NarrowAdder {
     using Vec = typename Narrow::Vec;
     Vec mu, minus;    // minus: -1/tau
-    Vec all = {}, free = {};
+    Vec all = {}, bulk = {}, free = {};
 
     NarrowAdder(double at, double per_tau)
         : mu(Narrow::splat(static_cast<float>(at))), minus(Narrow::splat(static_cast<float>(-per_tau))) {}
     HS_INLINE void add(const NarrowEntries& e) {
         Vec t = Narrow::fused(mu, e.weight, e.x) * minus;
-        all = Narrow::plus_product(all, e.weight, Narrow::min(e.upper, Narrow::max(e.lower, t)));
-        free = Narrow::add_where((t > e.lower) & (t < e.upper), free, e.weight * e.weight);
+        Vec part = e.weight * Narrow::min(e.upper, Narrow::max(e.lower, t));
+        all += part;
+        bulk += Narrow::magnitude(part);
+        auto inside = (t > e.lower) & (t < e.upper);
+        free = Narrow::pick(inside, Narrow::plus_product(free, e.weight, e.weight), free);
     }
-    HS_INLINE void join(const NarrowAdder& o) { all += o.all, free += o.free; }
-    NarrowSums sum() const { return {Narrow::total(Narrow::widen(all)), Narrow::total(Narrow::widen(free))}; }
+    HS_INLINE void join(const NarrowAdder& o) { all += o.all, bulk += o.bulk, free += o.free; }
+    NarrowSums sum() const {
+        auto total = [](Vec v) { return Narrow::total(Narrow::widen(v)); };
+        return {total(all), total(bulk), total(free)};
+    }
 };
 
 }    // namespace hs::HS_VARIANT

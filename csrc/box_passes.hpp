@@ -16,6 +16,11 @@ struct Series {
     HS_INLINE typename Wide::Vec load(int64_t i) const {
         return !step ? Wide::splat(first()) : singles ? load_wide(singles + i) : Wide::load(at + i);
     }
+    HS_INLINE typename Wide::Vec rest(int64_t i, int64_t count) const {
+        return !step     ? Wide::splat(first())
+               : singles ? load_some(singles + i, count)
+                         : load_some(at + i, count);
+    }
     double operator[](int64_t i) const {
         return singles ? static_cast<double>(singles[i * step]) : at[i * step];
     }
@@ -56,23 +61,18 @@ struct BoxRow {
         return {own, lower.load(i), upper.load(i), weight.load(i)};
     }
 
-    // The last entries of [i, to), filled up with some that can only be 0 and weigh next to nothing.
-    Entries rest(int64_t i, int64_t to) const {
-        double part[4][together];
-        for (int l = 0; l < together; ++l) {
-            bool is = i + l < to;
-            part[0][l] = is ? static_cast<double>(x[i + l]) : 0;
-            part[1][l] = is ? lower[i + l] : 0;
-            part[2][l] = is ? upper[i + l] : 0;
-            part[3][l] = is ? weight[i + l] : std::numeric_limits<double>::min();
-        }
-        return {Wide::load(part[0]), Wide::load(part[1]), Wide::load(part[2]), Wide::load(part[3])};
+    // The last entries of [i, to), filled up with some that weigh next to nothing.
+    HS_INLINE Entries rest(int64_t i, int64_t to) const {
+        double weights[together];
+        Wide::store(weights, Wide::splat(std::numeric_limits<double>::min()));
+        Wide::store_first(weights, to - i, weight.rest(i, to - i));
+        return {load_some(x + i, to - i), lower.rest(i, to - i), upper.rest(i, to - i), Wide::load(weights)};
     }
 };
 
 // Row `slice` of a problem, with its y or its x.
 template <class P, class T>
-BoxRow<T> box_row(const P& p, const T* x, int64_t slice) {
+HS_INLINE BoxRow<T> box_row(const P& p, const T* x, int64_t slice) {
     auto series = [slice](const PerEntry& e) -> Series {
         int64_t at = slice * e.row_stride;
         if (e.singles) return {nullptr, e.singles + at, e.step};

@@ -77,7 +77,7 @@ inline Answer box_at(bool is_double, const Sizes& sizes, uintptr_t x, uintptr_t 
 inline Answer box_backward_at(bool is_double, const Sizes& sizes, uintptr_t y, uintptr_t v, uintptr_t mu,
                               const std::vector<uintptr_t>& addresses, const Sizes& kinds,
                               const std::vector<double>& numbers, const std::vector<uintptr_t>& outputs,
-                              bool at_most, int threads) {
+                              bool at_most, int threads, bool one_v) {
     BoxGiven g(sizes, addresses, kinds, numbers);
     demand(outputs.size() == 6, "expected six outputs");
     demand(((y && v) || g.rows * g.n == 0) && (mu || g.rows == 0), "y, v and mu must have memory");
@@ -92,7 +92,7 @@ inline Answer box_backward_at(bool is_double, const Sizes& sizes, uintptr_t y, u
         p.to_lower = pointer<T>(outputs[1]), p.to_upper = pointer<T>(outputs[2]);
         p.to_weight = pointer<T>(outputs[3]);
         p.to_total = pointer<double>(outputs[4]), p.to_tau = pointer<double>(outputs[5]);
-        p.threads = threads;
+        p.threads = threads, p.one_v = one_v && v;
         return functions<T>().box_backward(p);
     });
 }
@@ -146,7 +146,7 @@ inline void define_budgets(nb::module_& m) {
     m.def("box_at", box_at, "is_double"_a, "sizes"_a, "x"_a, "y"_a, "mu"_a, "addresses"_a, "kinds"_a,
           "numbers"_a, "at_most"_a, "threads"_a);
     m.def("box_backward_at", box_backward_at, "is_double"_a, "sizes"_a, "y"_a, "v"_a, "mu"_a, "addresses"_a,
-          "kinds"_a, "numbers"_a, "outputs"_a, "at_most"_a, "threads"_a);
+          "kinds"_a, "numbers"_a, "outputs"_a, "at_most"_a, "threads"_a, "one_v"_a = false);
     m.def("segments", segments, "x"_a.noconvert(), "offsets"_a.noconvert(), "k"_a, "tau"_a,
           "y"_a.noconvert() = nb::none(), "v"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(),
           "taus"_a.noconvert() = nb::none(), "grad_k"_a.noconvert() = nb::none(),

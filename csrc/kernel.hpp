@@ -170,6 +170,7 @@ struct BoxBackward {
     T *grad, *to_lower, *to_upper, *to_weight;
     double *to_total, *to_tau;
     int threads;
+    bool one_v = false;    // v is one number for all entries
 };
 
 // Rows of different lengths one after the other, the projection of each: see segments.hpp. Offsets: one more

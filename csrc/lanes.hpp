@@ -16,6 +16,7 @@ using IntOf = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
 
 #if defined(__GNUC__) && !defined(HS_PLAIN_LANES)
 #define HS_INLINE inline __attribute__((always_inline))
+#define HS_INLINED __attribute__((always_inline))    // of a lambda
 #define HS_APART __attribute__((noinline))
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
@@ -230,6 +231,7 @@ struct Lanes {
 };
 #else
 #define HS_INLINE inline
+#define HS_INLINED
 #define HS_APART
 #endif
 

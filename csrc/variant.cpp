@@ -54,6 +54,8 @@ static const Constant constants[] = {
     {"binary_task", binary_task},
     {"binary_worth", binary_worth},
     {"task_segments", task_segments},
+    {"box_rows", box_rows},
+    {"box_rows_entries", box_rows_entries},
     {"coactive_rows", coactive_rows},
     {"coactive_blocks", coactive_blocks},
     {"coactive_gathered", coactive_gathered},

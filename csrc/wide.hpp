@@ -36,6 +36,15 @@ HS_INLINE void store_wide(S* p, typename Wide::Vec v) {
 #endif
 }
 
+// The first `count` of them, fewer than a register; what is beside them is 0.
+template <class S>
+HS_INLINE typename Wide::Vec load_some(const S* p, int64_t count) {
+    if constexpr (sizeof(S) == 8) return Wide::load_first(p, count);
+    S part[Lanes<S>::width];
+    Lanes<S>::store(part, Lanes<S>::load_first(p, count));
+    return load_wide(part);
+}
+
 // As S holds them.
 template <class S>
 HS_INLINE typename Wide::Vec rounded(typename Wide::Vec v) {

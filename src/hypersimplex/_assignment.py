@@ -6,6 +6,7 @@ each row. The second derivative is (diag(column sums of M) - M' diag(1/r) M)/tau
 columns: two columns are linked by the rows that have both inside.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,7 +71,7 @@ class Found:
 def find(rows: Rows, capacity: Array, start: Array) -> Found:
     wanted, usable, spread = rows.demand()
     if not start.any() and (usable > 0).all():
-        start = _from_sample(rows, capacity, wanted, spread)
+        start = _from_sample(rows, capacity, wanted, usable, spread)
     search = _Search(rows, capacity, start)  # which complains of bad rows before the columns are judged
     room = float(np.minimum(capacity, usable).sum())
     if room < wanted * (1 - _ROUNDING):
@@ -87,11 +88,14 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     return Found(search.bias, inverse, search.steps, search.passes)
 
 
-def _from_sample(rows: Rows, capacity: Array, wanted: float, spread: float) -> Array:
-    """Biases to start from, by a part of the rows: nothing if that is too small a part, or does not come near."""
-    stride = min(_LARGEST_STRIDE, int(wanted / (_SAMPLE * max(len(capacity), 1))))
+def _from_sample(rows: Rows, capacity: Array, wanted: float, usable: Array, spread: float) -> Array:
+    """Biases to start from: of few rows the levels that a like share is above; of many, what a part of them needs."""
+    stride, nothing = min(_LARGEST_STRIDE, int(wanted / (_SAMPLE * max(len(capacity), 1)))), np.zeros_like(capacity)
     if stride < 2:
-        return np.zeros_like(capacity)
+        if (rows.place(nothing) <= capacity).all():
+            return nothing
+        levels = rows.levels(wanted / float(usable.sum()))
+        return levels - levels.min(initial=np.inf)
     part = rows.sample(stride)
     part.tau = max(rows.tau, spread / 32)  # a few rows say little about what lies closer
     part_wanted, count = part.demand()[:2]
@@ -100,7 +104,7 @@ def _from_sample(rows: Rows, capacity: Array, wanted: float, spread: float) -> A
     search.widest = 2 * (spread + rows.tau)
     part.tolerance = _SAMPLE_TOLERANCE
     near = search.run(_DIRECT_STEPS, patient=False) or search.error < 0.5
-    return search.bias if near else np.zeros_like(capacity)
+    return search.bias if near else nothing
 
 
 def _by_cooling(search: "_Search", spread: float) -> None:
@@ -187,16 +191,17 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
     """
     window = rows.tau
     links = near = laplacian(rows.pairs(window)) / window
-    apart = np.not_equal.outer(*[components(near)] * 2)
     while True:
         move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
-        longest = float(np.max(np.abs(move), initial=0.0))
-        size = longest * float(np.std(move / longest)) if longest else 0.0
+        longest = float(np.abs(move).max(initial=0.0))
+        off = move / longest - np.add.reduce(move / longest) / len(move) if longest else move
+        size = longest * math.sqrt(float(off @ off) / max(len(move), 1))  # np.std takes far longer
         wanted = float(np.hypot(rows.tau, _REACH * size))
         if window >= widest or (complete and wanted <= _WIDE_ENOUGH * window):
             break
         window = min(widest, wanted if complete else widening * window)
         pairs = rows.pairs(window)
+        apart = True if complete else np.not_equal.outer(*[components(near)] * 2)
         links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
     return move * min(1.0, widest / longest) if longest else move
 
@@ -232,7 +237,9 @@ def _bounded_step(links: Array, excess: Array, bias: Array, capacity: Array, tol
 
 
 def laplacian(pairs: Array) -> Array:
-    return np.diag(pairs.sum(1)) - pairs
+    links = -pairs
+    np.fill_diagonal(links, np.add.reduce(pairs, 1) - pairs.diagonal())
+    return links
 
 
 def components(links: Array) -> NDArray[np.int64]:

@@ -113,6 +113,7 @@ def box_backward_at(
     outputs: Sequence[int],
     at_most: bool,
     threads: int,
+    one_v: bool = False,
 ) -> tuple[str, int, int] | None: ...
 def segments(
     x: NDArray[Any],

@@ -109,7 +109,7 @@ class MemoryRows:
         self.z, self.y = np.empty_like(self.x), np.empty_like(self.x)
 
     def levels(self, share: float) -> Array:
-        at = int((1 - share) * len(self.x))
+        at = min(int((1 - share) * len(self.x)), len(self.x) - 1)
         own = np.partition(self.x, at, 0)[at] if len(self.x) else np.zeros(self.x.shape[1])
         return average(own, len(self.x), self.add)
 

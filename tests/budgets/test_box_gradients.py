@@ -122,6 +122,20 @@ def test_the_kernel_has_the_gradients_of_the_formula(dtype, n, how):
             torch.testing.assert_close(a, b, rtol=3e-5 if dtype == torch.float32 else 1e-9, atol=3e-5 * n**0.5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(3, 1), (1, 7), (5, 33), (2, 140_000)])
+def test_one_number_for_all_entries_is_a_gradient_as_any_other(dtype, shape):
+    """As of a sum: an expanded tensor, read without a copy."""
+    rng = np.random.default_rng(0)
+    numbers = [rng.normal(size=shape), rng.uniform(-1, 0, shape), rng.uniform(0, 1, shape), rng.uniform(1, 2, shape)]
+    leaves = [torch.from_numpy(a).to(dtype).requires_grad_() for a in numbers]
+    y = hst.box_section(leaves[0], 0.05 * shape[1], *leaves[1:])
+    v = torch.tensor(-0.7, dtype=dtype).expand(shape)
+    one, other = (torch.autograd.grad(y, leaves, u, retain_graph=True) for u in (v, v.contiguous()))
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
 def test_a_bound_that_the_dtype_does_not_hold_is_still_reached():
     lower = torch.tensor(0.1, dtype=torch.float64, requires_grad=True)  # above it in float32
     x = torch.tensor([-5.0, 1.0, 1.5], requires_grad=True)

@@ -69,3 +69,33 @@ def test_a_walk_below_zero_ends_at_zero(both):
     move = np.array([0.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     search._walk(move, patient=False)  # columns without room send no step back
     np.testing.assert_array_equal(search.bias, [0.0, 0.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+
+
+def _found(rows, experts, room, tau=0.5):
+    x = np.random.default_rng(rows).standard_normal((rows, experts)) + np.linspace(0, 3, experts)
+    memory = MemoryRows(x, 1.0, None, tau, 1, "axis -1")
+    capacity = np.full(experts, room * rows / experts)
+    return memory, capacity, _assignment.find(memory, capacity, np.zeros(experts))
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_around_the_number_of_rows_from_which_a_sample_is_solved_first(more):
+    """Fewer begin with the levels of their columns; either way some steps are left, and they end in the same place."""
+    experts = 8
+    memory, capacity, found = _found(2 * _assignment._SAMPLE * experts + more, experts, 1.0)
+    np.testing.assert_allclose(memory.y.sum(0), capacity, rtol=1e-8)
+    np.testing.assert_allclose(memory.y.sum(1), 1)
+    assert found.bias.min() == 0
+    assert found.steps <= 4  # six from nothing, of the fewer rows
+
+
+def test_few_rows_with_room_for_all_begin_with_nothing():
+    _, _, found = _found(60, 8, 8.0)
+    np.testing.assert_array_equal(found.bias, np.zeros(8))
+    assert found.steps == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-30, 0.5, 1.0])
+def test_levels_of_any_share(both, share):
+    memory, tensors = both
+    np.testing.assert_allclose(memory.levels(share), tensors.levels(share))

@@ -126,7 +126,11 @@ class TensorRows:
 
     def levels(self, share: float) -> Array:
         rows = self.x.shape[0]
-        own = self.x.kthvalue(int((1 - share) * rows) + 1, 0).values if rows else self.x.new_zeros(self.x.shape[1])
+        own = (
+            self.x.kthvalue(min(int((1 - share) * rows) + 1, rows), 0).values
+            if rows
+            else self.x.new_zeros(self.x.shape[1])
+        )
         return average(_host(own), rows, self.add)
 
     def demand(self) -> tuple[float, Array, float]:

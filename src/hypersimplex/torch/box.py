@@ -56,17 +56,18 @@ def box_section(
     along = check_input(input, dim)
     eager = type(input) in TENSORS and is_eager()
     backend = pick(input)
-    given = _as_given if eager and backend is kernel else as_tensor
-    slices, whole = input.shape[:along] + input.shape[along + 1 :], input.shape
-    weight = 1.0 if weight is None else weight
-    x = input if along == len(whole) - 1 else input.movedim(along, -1)
+    as_given = eager and backend is kernel
+    whole = input.shape
+    last = along == len(whole) - 1
+    x = input if last else input.movedim(along, -1)
+    slices = x.shape[:-1]
     arguments: Any = (
         x,
-        _over_slices("total", given("total", total, input), input, along, slices),
-        _over_entries("lower", given("lower", lower, input), input, along),
-        _over_entries("upper", given("upper", upper, input), input, along),
-        _over_entries("weight", given("weight", weight, input), input, along),
-        _over_slices("tau", given("tau", tau, input), input, along, slices),
+        _over_slices("total", total, input, along, slices, as_given),
+        _over_entries("lower", lower, input, along, last, as_given),
+        _over_entries("upper", upper, input, along, last, as_given),
+        _over_entries("weight", 1.0 if weight is None else weight, input, along, last, as_given),
+        _over_slices("tau", tau, input, along, slices, as_given),
     )
     if not eager:
         y, mu = _operators.box(*(t.detach() for t in arguments), at_most)
@@ -147,14 +148,16 @@ def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tenso
     return ((v - own * m) * inverse).to(arguments[0].dtype)
 
 
-def _over_slices(name: str, value: Any, input: Tensor, along: int, shape: Sequence[int]) -> Any:
+def _over_slices(name: str, value: Any, input: Tensor, along: int, shape: Sequence[int], as_given: bool) -> Any:
+    value = _as_given(name, value, input) if as_given else as_tensor(name, value, input)
     if type(value) is float or value.shape == shape or not value.dim():
         return value
     return over_slices(name, value, input, along)
 
 
-def _over_entries(name: str, value: Any, input: Tensor, along: int) -> Any:
-    if type(value) is float or (value.shape == input.shape and along == input.dim() - 1) or not value.dim():
+def _over_entries(name: str, value: Any, input: Tensor, along: int, last: bool, as_given: bool) -> Any:
+    value = _as_given(name, value, input) if as_given else as_tensor(name, value, input)
+    if type(value) is float or (last and value.shape == input.shape) or not value.dim():
         return value
     try:
         value.expand(input.shape)

@@ -10,7 +10,7 @@ from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory
 
-_DOUBLE, _CPU = torch.float64, torch.device("cpu")
+_DOUBLE = torch.float64
 _NAMES = ("total", "tau", "lower", "upper", "weight")
 
 
@@ -21,7 +21,7 @@ def box(
     rows = slices.numel()
     if dtype not in FLOATS or not _is_ready(x):
         x = memory("input", x, dtype if dtype in FLOATS else torch.float32).contiguous()
-    y, mu = torch.empty_like(x), torch.empty(slices, dtype=_DOUBLE, device=_CPU)
+    y, mu = torch.empty_like(x), x.new_empty(slices, dtype=_DOUBLE)
     given = _Given(x.shape, total, lower, upper, weight, tau)
     failure = _kernel.box_at(
         x.dtype is _DOUBLE, (rows, n), x.data_ptr(), y.data_ptr(), mu.data_ptr(), given.addresses, given.kinds,
@@ -41,7 +41,8 @@ def box_pullback(
     dtype = y.dtype if y.dtype in FLOATS else torch.float32
     if not (y.dtype is dtype and _is_ready(y)):
         y = memory("y", y, dtype).contiguous()
-    if not (v.dtype is dtype and _is_ready(v)):
+    one = v.dtype is dtype and _is_one_number(v)
+    if not (one or (v.dtype is dtype and _is_ready(v))):
         v = memory("v", v, dtype).contiguous()
     if not (mu.dtype is _DOUBLE and mu.shape == y.shape[:-1] and _is_ready(mu)):
         mu = doubles("mu", mu, y.shape[:-1])
@@ -51,7 +52,7 @@ def box_pullback(
     _kernel.box_backward_at(
         dtype is _DOUBLE, (mu.numel(), y.shape[-1]), y.data_ptr(), v.data_ptr(), mu.data_ptr(), given.addresses,
         given.kinds, given.numbers, [0 if t is None else t.data_ptr() for t in (*wide, *slim)], at_most,
-        torch.get_num_threads(),
+        torch.get_num_threads(), one,
     )  # fmt: skip
     return [wide[0], slim[0], *wide[1:], slim[1]]
 
@@ -62,6 +63,18 @@ def _is_ready(value: Tensor) -> bool:
         type(value) is Tensor
         and value.is_cpu
         and value.is_contiguous()
+        and value.data_ptr() != 0
+        and not value.is_neg()
+    )
+
+
+def _is_one_number(value: Tensor) -> bool:
+    """Whether all entries are the same place in memory, as in the gradient of a sum."""
+    return (
+        not any(value.stride())
+        and value.numel() > 1
+        and type(value) is Tensor
+        and value.is_cpu
         and value.data_ptr() != 0
         and not value.is_neg()
     )
