@@ -95,7 +95,7 @@ def _from_sample(rows: Rows, capacity: Array, wanted: float, usable: Array, spre
         if (rows.place(nothing) <= capacity).all():
             return nothing
         levels = rows.levels(wanted / float(usable.sum()))
-        return levels - levels.min(initial=np.inf)
+        return levels - float(levels.min(initial=np.inf))
     part = rows.sample(stride)
     part.tau = max(rows.tau, spread / 32)  # a few rows say little about what lies closer
     part_wanted, count = part.demand()[:2]
