@@ -16,7 +16,6 @@ struct LossBatch {
 
     explicit LossBatch(const Loss<T>& problem) : p(problem), all(p.samples * p.positions), n(all) {}
 
-    const int64_t* kept() const { return n < all ? places.data : nullptr; }
     bool contiguous() const { return n == all && ((p.positions == 1 && p.sample_stride == 1) || n == 1); }
 
     // Without the ignored ones; counts[c], if asked for, is how many there are of class c.
@@ -44,9 +43,23 @@ struct LossBatch {
                     work(c, s * p.sample_stride + c * p.class_stride + i * p.position_stride);
     }
 
+    // Which one of all entry i of those that are kept is, and where one of all lies in class 0.
+    int64_t place(int64_t i) const { return n < all ? places.data[i] : i; }
+    int64_t offset(int64_t which) const {
+        return which / p.positions * p.sample_stride + which % p.positions * p.position_stride;
+    }
+
     // The gradient of what is left out.
     void clear_ignored() const {
-        if (p.grad && n < all) each_entry([&](int64_t, int64_t at) { p.grad[at] = 0; });
+        if (!p.grad || n == all) return;
+        for (int64_t which = 0, i = 0; which < all; ++which) {
+            if (i < n && places.data[i] == which) {
+                ++i;
+                continue;
+            }
+            T* at = p.grad + offset(which);
+            for (int64_t c = 0; c < p.classes; ++c) at[c * p.class_stride] = 0;
+        }
     }
 
     // How many classes are brought into rows at a time. A tile stays in the cache, and a wide one reads more
@@ -60,6 +73,8 @@ struct LossBatch {
         return {p.classes, for_each_thread<T>(across, p.classes, n * p.classes, p.threads)};
     }
 };
+
+constexpr int64_t gathered = 64;    // entries whose places are found at a time
 
 template <class T>
 struct LossTile {
@@ -114,21 +129,39 @@ struct LossTile {
     template <bool out>
     void move_part(T* array, T* to, int64_t begin, int64_t end) const {
         const Loss<T>& p = batch.p;
-        const int64_t* kept = batch.kept();
-        if (!kept && p.positions == 1 && p.class_stride == 1) {
+        if (batch.n == batch.all && p.positions == 1 && p.class_stride == 1) {
             T* there = array + first + (from + begin) * p.sample_stride;
             if constexpr (out)
                 return transpose<T>(to + begin, spacing, there, p.sample_stride, count, end - begin);
             else return transpose<T>(there, p.sample_stride, to + begin, spacing, end - begin, count);
         }
-        for (int64_t j = 0; j < count; ++j)
-            for (int64_t i = begin; i < end; ++i) {
-                int64_t place = kept ? kept[from + i] : from + i;
-                T& there = array[place / p.positions * p.sample_stride +
-                                 place % p.positions * p.position_stride + (first + j) * p.class_stride];
-                if constexpr (out) there = to[j * spacing + i];
-                else to[j * spacing + i] = there;
-            }
+        for (int64_t i = begin; i < end; i += gathered)
+            move_some<out>(array + first * p.class_stride, to + i, from + i,
+                           end - i < gathered ? end - i : gathered);
+    }
+
+    // A few entries: where they lie is found once for all classes. What lies together is moved together: the
+    // classes of an entry, or entries of a class.
+    template <bool out>
+    void move_some(T* array, T* to, int64_t entry, int64_t number) const {
+        int64_t stride = batch.p.class_stride;
+        T *at[gathered], block[gathered * most_classes_together];
+        for (int64_t i = 0; i < number; ++i) at[i] = array + batch.offset(batch.place(entry + i));
+        if (stride == 1) {
+            if constexpr (out) transpose<T>(to, spacing, block, count, count, number);
+            for (int64_t i = 0; i < number; ++i) copy<out>(at[i], block + i * count, count);
+            if constexpr (!out) transpose<T>(block, count, to, spacing, number, count);
+            return;
+        }
+        for (int64_t i = 0, run = 1; i < number; i += run, run = 1) {
+            while (i + run < number && at[i + run] == at[i] + run) ++run;
+            for (int64_t j = 0; j < count; ++j) copy<out>(at[i] + j * stride, to + j * spacing + i, run);
+        }
+    }
+
+    template <bool out>
+    static HS_INLINE void copy(T* there, T* here, int64_t number) {
+        std::memcpy(out ? there : here, out ? here : there, static_cast<size_t>(number) * sizeof(T));
     }
 };
 

@@ -49,6 +49,7 @@ static const Constant constants[] = {
     {"column_chunks", most_chunks},
     {"narrow_columns", narrow_columns},
     {"loss_wide_tile", most_classes_together},
+    {"loss_gathered", gathered},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
     {"binary_task", binary_task},
