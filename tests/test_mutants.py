@@ -26,6 +26,10 @@ def test_the_tests_of_a_fault_are_files():
                 assert (ROOT / word).exists(), f"{word}, of {mutant.tests}"
 
 
+def test_every_fault_fits_its_source():
+    assert [f"{mutant}: {wrong}" for mutant in MUTANTS if (wrong := mutant.wrong(ROOT))] == []
+
+
 @pytest.mark.parametrize("text", ["", "a < b and a < b", "a  < b"])
 def test_a_fault_that_does_not_fit_once_is_stale(tmp_path, text):
     fault = Mutant("kernel", "source.cpp", "tests", "a < b", "a <= b")
