@@ -26,19 +26,25 @@ def squared_error(logits: Tensor, target: Tensor) -> Tensor:
     return functional.mse_loss(logits.softmax(1), hot)
 
 
-def losses() -> dict[str, Loss]:
-    return {
+def losses(ignored: bool = False) -> dict[str, Loss]:
+    """By name; only those that leave out ignored labels, if there are any."""
+    leave_out = {
         BASE: functional.cross_entropy,
         "hypersimplex_loss": hypersimplex_loss,
         "HyperSimplexLoss": HyperSimplexLoss(),
-        "F.mse_loss(softmax)": squared_error,
-        "nn.MultiMarginLoss": nn.MultiMarginLoss(),
     }
+    return (
+        leave_out
+        if ignored
+        else leave_out | {"F.mse_loss(softmax)": squared_error, "nn.MultiMarginLoss": nn.MultiMarginLoss()}
+    )
 
 
-def time_losses(n: int, classes: int, rounds: int) -> timing.Times:
+def time_losses(n: int, classes: int, rounds: int, ignored: bool) -> timing.Times:
     torch.manual_seed(0)
     logits, target = torch.randn(n, classes, requires_grad=True), torch.randint(classes, (n,))
+    if ignored:
+        target[torch.rand(n) < 0.1] = -100
 
     def step(loss: Loss) -> Callable[[], None]:
         def run() -> None:
@@ -48,7 +54,7 @@ def time_losses(n: int, classes: int, rounds: int) -> timing.Times:
         return run
 
     calls = max(1, min(100, 400_000 // (n * classes)))
-    return timing.interleave({name: step(loss) for name, loss in losses().items()}, rounds, calls)
+    return timing.interleave({name: step(loss) for name, loss in losses(ignored).items()}, rounds, calls)
 
 
 def time_training(batch: int, rounds: int) -> timing.Times:
@@ -69,14 +75,15 @@ def time_training(batch: int, rounds: int) -> timing.Times:
     return timing.interleave({name: step(loss) for name, loss in chosen.items()}, rounds, 1)
 
 
-def print_losses(cases: Sequence[tuple[int, int]], rounds: int) -> None:
-    names = list(losses())
-    print(f"\nMicroseconds forward and backward, and the ratio to {BASE}\n")
+def print_losses(cases: Sequence[tuple[int, int]], rounds: int, ignored: bool) -> None:
+    names = list(losses(ignored))
+    where = ", a tenth of the labels ignored" if ignored else ""
+    print(f"\nMicroseconds forward and backward, and the ratio to {BASE}{where}\n")
     rows = []
     for count in (1, 2):
         for n, classes in cases:
             with timing.threads(count):
-                times = time_losses(n, classes, rounds)
+                times = time_losses(n, classes, rounds, ignored)
             cells = [
                 f"{timing.microseconds(times, name):.0f} ({timing.ratio(times, name, BASE):.2f})" for name in names
             ]
@@ -97,11 +104,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rounds, small cases, a small training step")
     parser.add_argument("--part", choices=("losses", "training"), help="one of the two; a training step takes seconds")
+    parser.add_argument("--ignored", action="store_true", help="the losses with a tenth of the labels ignored")
     parser.add_argument("--rounds", type=int, default=41, help="rounds of the losses (default: 41)")
     options = parser.parse_args()
     print(timing.machine())
     if options.part != "training":
-        print_losses(CASES[:2] if options.quick else CASES, 3 if options.quick else options.rounds)
+        print_losses(CASES[:2] if options.quick else CASES, 3 if options.quick else options.rounds, options.ignored)
     if options.part != "losses":
         print_training(32 if options.quick else 1024, 3 if options.quick else 7)
 
