@@ -11,6 +11,14 @@ GATHERED = _kernel.constants()["loss_gathered"]
 ORDERS = {"classes inside": (0, 2, 1), "positions inside": (0, 1, 2), "samples inside": (1, 2, 0)}
 
 
+@pytest.fixture(autouse=True)
+def fresh_memory_is_nan():
+    """What the kernel leaves out is then not 0 by chance."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 def laid_out(x, order):
     """The same numbers with the axes in this order in memory."""
     return x.permute(order).contiguous().permute([order.index(axis) for axis in range(3)])
@@ -34,7 +42,7 @@ def test_gathered_entries_are_those_of_a_plain_batch(order, positions, classes, 
     x = torch.randn(samples, classes, positions, generator=generator)
     target = torch.randint(classes, (samples, positions), generator=generator)
     place = torch.arange(samples * positions).reshape(samples, positions)
-    keep = {"none": place >= 0, "every third": place % 3 != 1, "a run": (place < 5) | (place > 5 + some // 2)}[ignored]
+    keep = {"none": place >= 0, "every third": place % 3 > 0, "a run": (place < 5) | (place > 5 + some // 2)}[ignored]
     keep &= keep.flatten().cumsum(0).reshape(keep.shape) <= some
     target[~keep] = -100
     loss, gradient = both(laid_out(x, order), target)
