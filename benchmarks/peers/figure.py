@@ -38,7 +38,7 @@ def _panel(axes: Any, title: str, lines: dict[str, list[Point]]) -> None:
         axes.plot(xs, ys, color=color, marker="o", linewidth=width, ms=3)
         where = (1.25 * xs[-1], 10 ** places[name])
         axes.annotate(name, (xs[-1], ys[-1]), where, color=color, fontsize=7.5, va="center", bbox=PAPER)
-    axes.set(xscale="log", yscale="log", xlim=(60, 6e9), ylim=(3e-5, 30), xlabel="n, one slice", title=title)
+    axes.set(xscale="log", yscale="log", xlim=(60, 6e9), ylim=(3e-6, 30), xlabel="n, one slice", title=title)
     axes.xaxis.set_major_locator(LogLocator(numticks=12))
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
