@@ -137,6 +137,40 @@ inline Answer coactive(const Array& v, double low, double high, const std::optio
     });
 }
 
+// A number for each column, or for each pair of columns.
+template <class A>
+auto* columns(const A& values, int64_t count, const char* name) {
+    return pointer<typename A::Scalar>(numbers(std::optional<A>(values), count, name, "column"));
+}
+
+inline const double* links_of(const Numbers& links, int64_t n) { return columns(links, n * n, "links"); }
+
+inline nb::typed<nb::tuple, bool, double, double> column_step(const Numbers& links, const Numbers& bias,
+                                                              const Numbers& excess, const Numbers& capacity,
+                                                              double slack, const Doubles& move) {
+    int64_t n = static_cast<int64_t>(move.size());
+    ColumnMoved moved{};
+    ColumnStep step{{n, links_of(links, n), columns(bias, n, "bias")},
+                    columns(excess, n, "excess"),
+                    columns(capacity, n, "capacity"),
+                    slack,
+                    columns(move, n, "move"),
+                    &moved};
+    tell(variant().column_step(step));
+    return nb::make_tuple(moved.complete, moved.longest, moved.deviation);
+}
+
+inline void column_inverse(const Numbers& links, const Numbers& bias, const Doubles& inverse) {
+    int64_t n = static_cast<int64_t>(bias.size());
+    ColumnGraph graph{n, links_of(links, n), columns(bias, n, "bias")};
+    tell(variant().column_inverse(graph, columns(inverse, n * n, "inverse")));
+}
+
+inline void column_parts(const Numbers& links, const Integers& parts) {
+    int64_t n = static_cast<int64_t>(parts.size());
+    tell(variant().column_parts({n, links_of(links, n), nullptr}, columns(parts, n, "parts")));
+}
+
 inline void define_budgets(nb::module_& m) {
     using namespace nb::literals;
     m.def("box", box, "x"_a.noconvert(), "y"_a.noconvert(), "mu"_a.noconvert(), "total"_a.noconvert(),
@@ -156,6 +190,14 @@ inline void define_budgets(nb::module_& m) {
     m.def("coactive", coactive, "v"_a.noconvert(), "low"_a, "high"_a, "sums"_a.noconvert() = nb::none(),
           "matrix"_a.noconvert() = nb::none(), "threads"_a = 1,
           "Write the sums of the columns, and how often two columns are between low and high together.");
+    m.def("column_step", column_step, "links"_a.noconvert(), "bias"_a.noconvert(), "excess"_a.noconvert(),
+          "capacity"_a.noconvert(), "slack"_a, "move"_a.noconvert(),
+          "Write the step to the minimum of the quadratic model; whether it has one, the longest move, their "
+          "deviation.");
+    m.def("column_inverse", column_inverse, "links"_a.noconvert(), "bias"_a.noconvert(),
+          "inverse"_a.noconvert(), "Write the inverse of the Laplacian of the columns with a bias.");
+    m.def("column_parts", column_parts, "links"_a.noconvert(), "parts"_a.noconvert(),
+          "Write the least column of the part of the graph that each column is in.");
 }
 
 }    // namespace hs

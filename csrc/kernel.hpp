@@ -201,6 +201,28 @@ struct Coactive {
     int threads;
 };
 
+// The links between columns, a symmetric matrix whose diagonal is not read, and their biases: see
+// column_graph.hpp.
+struct ColumnGraph {
+    int64_t columns;
+    const double* links;
+    const double* bias;    // parts do without
+};
+
+struct ColumnMoved {
+    bool complete;    // the model has a minimum: a part of the graph that is too full as a whole has not
+    double longest, deviation;
+};
+
+struct ColumnStep {
+    ColumnGraph graph;
+    const double* excess;    // over the capacity
+    const double* capacity;
+    double slack;    // that is no excess, relative to the capacity
+    double* move;
+    ColumnMoved* moved;
+};
+
 template <class T>
 struct Functions {
     Result (*project)(const Project<T>&);
@@ -227,6 +249,9 @@ struct Variant {
     const Constant* constants;    // the last one has no name
     Functions<float> f32;
     Functions<double> f64;
+    Result (*column_step)(const ColumnStep&);
+    Result (*column_inverse)(const ColumnGraph&, double* inverse);
+    Result (*column_parts)(const ColumnGraph&, int64_t* parts);    // the least column of each one's part
 };
 
 // The best variant this processor runs, or the one named by HYPERSIMPLEX_SIMD.

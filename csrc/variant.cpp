@@ -6,6 +6,7 @@
 #include "box.hpp"
 #include "box_backward.hpp"
 #include "coactive.hpp"
+#include "column_graph.hpp"
 #include "kernel.hpp"
 #include "loss.hpp"
 #include "objective.hpp"
@@ -73,7 +74,10 @@ const Variant table = {
     {project<float>, backward<float>, binary_f32, loss<float>, loss_at<float>, objective<float>, box<float>,
      box_backward<float>, segments<float>, coactive<float>},
     {project<double>, backward<double>, binary_f64, loss<double>, loss_at<double>, objective<double>,
-     box<double>, box_backward<double>, segments<double>, coactive<double>}};
+     box<double>, box_backward<double>, segments<double>, coactive<double>},
+    column_step,
+    column_inverse,
+    column_parts};
 
 }    // namespace HS_VARIANT
 }    // namespace hs

@@ -19,6 +19,7 @@ using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::device::cpu>;
 using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
 using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+using Integers = nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
 
 inline void demand(bool holds, const std::string& rule) {

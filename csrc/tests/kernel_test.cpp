@@ -1,6 +1,7 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says
 // whether.
 #include "budgets.hpp"
+#include "graphs.hpp"
 #include "losses.hpp"
 #include "problems.hpp"
 #include "searches.hpp"
@@ -210,6 +211,7 @@ int main(int arguments, char**) {
         }
         test_all<float>(*v, arguments == 1);
         test_all<double>(*v, arguments == 1);
+        graphs::test_all(*v);
         std::printf("%s: %s\n", v->name, failures ? "FAILED" : "passed");
     }
     return failures != 0;

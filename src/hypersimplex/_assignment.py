@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _kernel
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,6 @@ _PATIENT_STEPS = 150
 _CIRCLING = 3  # steps in a row that do not halve the error
 _REACH, _WIDE_ENOUGH = 1.75, 1.05  # of a window: how many standard deviations of the step it holds, and about so wide
 _MOST_TRIALS = 40  # shortenings of one step
-_MOST_EXCHANGES = 50  # of columns that are held at zero
 _ROUNDING = 1e-7  # of capacities that are meant to sum to the demand
 _ROUNDED = 200  # times the tolerance: what a search may leave that is stuck in its own rounding
 
@@ -63,7 +62,6 @@ class Rows(Protocol):
 @dataclass(frozen=True, slots=True)
 class Found:
     bias: Array
-    inverse: Array  # of tau times the second derivative, on the columns with a bias; 0 elsewhere
     steps: int
     passes: int  # projections of all rows
 
@@ -81,11 +79,15 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
         _check_forced(rows, search.bias, capacity)
         rows.widen()
         _by_cooling(search, spread)
-    links = laplacian(rows.pairs(rows.tau))
-    free = np.ix_(*[_grounded(search.bias > 0, search.bias, components(links))] * 2)
-    inverse = np.zeros_like(links)
-    inverse[free] = np.linalg.inv(links[free])
-    return Found(search.bias, inverse, search.steps, search.passes)
+    return Found(search.bias, search.steps, search.passes)
+
+
+def inverse(rows: Rows, bias: Array) -> Array:
+    """Of tau times the second derivative, on the columns with a bias, where rows are placed; 0 elsewhere."""
+    links = rows.pairs(rows.tau)
+    out = np.empty_like(links)
+    _kernel.column_inverse(links, bias, out)
+    return out
 
 
 def _from_sample(rows: Rows, capacity: Array, wanted: float, usable: Array, spread: float) -> Array:
@@ -190,20 +192,17 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
     Where the entries inside link no column with room to those that need it, wider windows link these parts.
     """
     window = rows.tau
-    links = near = laplacian(rows.pairs(window)) / window
+    links = near = rows.pairs(window) / window
+    move = np.empty_like(bias)
     while True:
-        move, complete = _bounded_step(links, excess, bias, capacity, rows.tolerance)
-        longest = float(np.abs(move).max(initial=0.0))
-        off = move / longest - np.add.reduce(move / longest) / len(move) if longest else move
-        size = longest * math.sqrt(float(off @ off) / max(len(move), 1))  # np.std takes far longer
-        wanted = float(np.hypot(rows.tau, _REACH * size))
+        complete, longest, deviation = _kernel.column_step(links, bias, excess, capacity, rows.tolerance / 4, move)
+        wanted = math.hypot(rows.tau, _REACH * deviation)
         if window >= widest or (complete and wanted <= _WIDE_ENOUGH * window):
-            break
+            return move * min(1.0, widest / longest) if longest else move
         window = min(widest, wanted if complete else widening * window)
-        pairs = rows.pairs(window)
-        apart = True if complete else np.not_equal.outer(*[components(near)] * 2)
-        links = laplacian(pairs) / window if complete else near + laplacian(np.where(apart, pairs, 0)) / window
-    return move * min(1.0, widest / longest) if longest else move
+        links = rows.pairs(window) / window
+        if not complete:
+            links = near + np.where(np.not_equal.outer(*[components(near)] * 2), links, 0)
 
 
 def _worst_part(rows: Rows, excess: Array, bias: Array) -> Array:
@@ -216,57 +215,11 @@ def _worst_part(rows: Rows, excess: Array, bias: Array) -> Array:
     return np.where(parts == worst, np.sign(total[worst]) * rows.tau, 0.0)
 
 
-def _bounded_step(links: Array, excess: Array, bias: Array, capacity: Array, tolerance: float) -> tuple[Array, bool]:
-    """The minimum of the quadratic model over bias + move >= 0, by exchanging columns held at zero for others.
-
-    Also whether the model has one: a part of the graph that is too full as a whole has not.
-    """
-    parts = components(links)
-    free = _grounded((bias > 0) | (excess > 0), bias, parts)
-    slack = tolerance / 4 * np.maximum(capacity, 1)
-    for _ in range(_MOST_EXCHANGES):
-        move = np.where(free, 0.0, -bias)
-        move[free] = np.linalg.solve(links[free][:, free], (excess - links @ move)[free])
-        left = excess - links @ move
-        wanted = np.where(free, bias + move > 0, left > slack)
-        after = _grounded(wanted, bias + move, parts)
-        if (after == free).all():
-            break
-        free = after
-    return move, not (~free & (left > slack)).any()
-
-
-def laplacian(pairs: Array) -> Array:
-    links = -pairs
-    np.fill_diagonal(links, np.add.reduce(pairs, 1) - pairs.diagonal())
-    return links
-
-
 def components(links: Array) -> NDArray[np.int64]:
     """The least column of the part of the graph each column is in."""
-    if links.all():
-        return np.zeros(len(links), np.int64)
-    joined = (links != 0) | np.eye(len(links), dtype=bool)
-    label = np.arange(len(links))
-    while True:
-        least = np.where(joined, label, len(links)).min(1, initial=len(links))
-        if (least == label).all():
-            return label
-        label = least
-
-
-def _grounded(free: NDArray[np.bool_], bias: Array, parts: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """One column of each part is held, or its equations would leave a number open: the one of the least bias."""
-    if not parts.any() and not free.all():  # one part, which has a column that is held
-        return free
-    held = np.bincount(parts, weights=~free, minlength=len(free)) > 0
-    if held[parts].all():
-        return free
-    order = np.lexsort((bias, parts))
-    least = order[np.diff(parts[order], prepend=-1) != 0]
-    free = free.copy()
-    free[least[~held[parts[least]]]] = False
-    return free
+    parts = np.empty(len(links), np.int64)
+    _kernel.column_parts(links, parts)
+    return parts
 
 
 def _check_forced(rows: Rows, bias: Array, capacity: Array) -> None:
@@ -285,7 +238,6 @@ def as_capacity(value: Any, experts: int) -> Array:
         raise _checks.not_a_number("capacity", value) from None
     if array.shape not in ((), (1,), (experts,)):
         raise _checks.wrong_shape("capacity", (experts,), array.shape)
-    array = np.broadcast_to(array, (experts,))
-    for bad in array[~(array >= 0)][:1]:
-        raise ValueError(f"capacity must be at least 0, got {float(bad)}")
-    return np.minimum(array, 1e300)  # no limit is a limit too
+    if not (array >= 0).all():
+        raise ValueError(f"capacity must be at least 0, got {float(array[~(array >= 0)].flat[0])}")
+    return np.full(experts, np.minimum(array, 1e300))  # no limit is a limit too

@@ -144,6 +144,26 @@ def coactive(
     Write the sums of the columns, and how often two columns are between low and high together.
     """
 
+def column_step(
+    links: NDArray[Any],
+    bias: NDArray[Any],
+    excess: NDArray[Any],
+    capacity: NDArray[Any],
+    slack: float,
+    move: NDArray[Any],
+) -> tuple[bool, float, float]:
+    """
+    Write the step to the minimum of the quadratic model; whether it has one, the longest move, their deviation.
+    """
+
+def column_inverse(links: NDArray[Any], bias: NDArray[Any], inverse: NDArray[Any]) -> None:
+    """Write the inverse of the Laplacian of the columns with a bias."""
+
+def column_parts(links: NDArray[Any], parts: NDArray[Any]) -> None:
+    """
+    Write the least column of the part of the graph that each column is in.
+    """
+
 def project_at(
     is_double: bool,
     x: int,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hypersimplex import _assignment
+from hypersimplex import _assignment, _kernel
 from hypersimplex._numpy_assignment import MemoryRows
 from hypersimplex.torch._assignment_rows import TensorRows
 from hypersimplex.torch.backends import plain
@@ -46,21 +46,58 @@ def test_memory_and_tensors_agree(both):
     np.testing.assert_array_equal(memory.sample(3).x, tensors.sample(3).x)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_step_ends_in_the_minimum_of_its_model(seed):
-    """Move m minimizes m'Lm/2 - e'm over b + m >= 0 if and only if Lm - e is 0, or >= 0 where b + m is 0."""
+def _graph(seed, density):
+    """Links, biases, and excess of nine columns; the parts of the graph by the powers of its matrix."""
     rng = np.random.default_rng(seed)
-    pairs = np.triu(rng.random((9, 9)), 1)
-    links = _assignment.laplacian(pairs + pairs.T)
+    pairs = np.triu(rng.random((9, 9)) * (rng.random((9, 9)) < density), 1)
+    pairs += pairs.T
     bias = np.where(rng.random(9) < 0.5, 0, rng.random(9))
-    excess = rng.standard_normal(9)
-    excess -= excess.mean() + 0.1  # a model that is too full as a whole has no minimum
-    move, complete = _assignment._bounded_step(links, excess, bias, np.ones(9), 1e-9)
+    parts = np.argmax(np.linalg.matrix_power(np.eye(9) + pairs, 9) > 0, 1)
+    return pairs, bias, rng.standard_normal(9), parts
+
+
+@pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_ends_in_the_minimum_of_its_model(seed, density):
+    """Move m minimizes m'Lm/2 - e'm over b + m >= 0 if and only if Lm - e is 0, or >= 0 where b + m is 0."""
+    pairs, bias, excess, parts = _graph(seed, density)
+    for part in np.unique(parts):
+        excess[parts == part] -= excess[parts == part].mean() + 0.1
+    links, move = np.diag(pairs.sum(1)) - pairs, np.empty(9)
+    complete, longest, deviation = _kernel.column_step(pairs, bias, excess, np.ones(9), 1e-9, move)
     assert complete
     slope = links @ move - excess
     assert (bias + move >= -1e-12).all()
     assert (slope >= -1e-8).all()
     np.testing.assert_allclose(slope[bias + move > 1e-9], 0, atol=1e-8)
+    assert longest == np.abs(move).max()
+    np.testing.assert_allclose(deviation, move.std(), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("over", "complete"), [(-1e-6, True), (1e-10, True), (1e-6, False)])
+def test_a_part_that_is_too_full_as_a_whole_has_no_minimum(over, complete):
+    """Columns 0 and 1 are linked; what they have over their capacity together must be below the slack."""
+    pairs = np.zeros((3, 3))
+    pairs[0, 1] = pairs[1, 0] = 1
+    excess, move = np.array([0.5 + over, -0.5, -1.0]), np.empty(3)
+    found, _, _ = _kernel.column_step(pairs, np.zeros(3), excess, np.array([1.0, 1.0, 100.0]), 1e-9, move)
+    assert found == complete
+    np.testing.assert_allclose(move, [0.5, 0, 0], atol=2e-6)
+
+
+@pytest.mark.parametrize("density", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_inverse_of_the_columns_with_a_bias(seed, density):
+    """In each part of the graph the first column of the least bias is held."""
+    pairs, bias, _, parts = _graph(seed, density)
+    np.testing.assert_array_equal(_assignment.components(pairs), parts)
+    links, inverse = np.diag(pairs.sum(1)) - pairs, np.empty((9, 9))
+    least = [min(np.flatnonzero(parts == part), key=lambda i: bias[i]) for part in np.unique(parts)]
+    free = (bias > 0) & ~np.isin(np.arange(9), least)
+    _kernel.column_inverse(pairs, bias, inverse)
+    expected = np.zeros((9, 9))
+    expected[np.ix_(free, free)] = np.linalg.inv(links[np.ix_(free, free)])
+    np.testing.assert_allclose(inverse, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_walk_below_zero_ends_at_zero(both):

@@ -48,25 +48,29 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayL
     if limits.shape not in ((), (1,), (array.shape[1],)):
         raise _checks.wrong_shape("capacity", (array.shape[1],), limits.shape)
     if all(map(is_known, (array, ks, limits, taus))):
-        _solve(np.asarray(widened(array)), *(np.asarray(v, np.float64) for v in (ks, limits, taus)))
+        rows, found = _find(np.asarray(widened(array)), *(np.asarray(v, np.float64) for v in (ks, limits, taus)))
+        y = jax.device_put(jnp.asarray(rows.y, array.dtype), array.sharding)
+        return y, jnp.asarray(found, widened(array).dtype)
     wide = widened(array)
     y, bias, _ = _assign(wide, *(jnp.asarray(v, wide.dtype) for v in (ks, limits, taus)))
     return y.astype(array.dtype), bias
 
 
-def _solve(x: Any, k: Any, capacity: Any, tau: Any) -> tuple[Any, Any, Any]:
+def _find(x: Any, k: Any, capacity: Any, tau: Any) -> tuple[MemoryRows, Any]:
+    """The rows, placed, and the biases."""
     x = np.ascontiguousarray(x)
     ks = np.ascontiguousarray(np.broadcast_to(np.asarray(k, np.float64), x.shape[:1]))
     _checks.check_numbers(0, float(tau), x.shape[1], "axis -1")
     rows = MemoryRows(x, 0.0, ks, float(tau), threads(), "axis -1")
     found = _assignment.find(rows, _assignment.as_capacity(capacity, x.shape[1]), np.zeros(x.shape[1]))
-    return rows.y.astype(x.dtype, copy=False), found.bias.astype(x.dtype), found.inverse.astype(x.dtype)
+    return rows, found.bias
 
 
 def _solve_or_nan(x: Any, *numbers: Any) -> tuple[Any, Any, Any]:
     x = np.asarray(x)
     try:
-        return _solve(x, *(np.asarray(v) for v in numbers))
+        rows, bias = _find(x, *(np.asarray(v) for v in numbers))
+        return tuple(a.astype(x.dtype, copy=False) for a in (rows.y, bias, _assignment.inverse(rows, bias)))  # type: ignore[return-value]
     except (ValueError, RuntimeError):
         experts = x.shape[1]
         return tuple(np.full(s, np.nan, x.dtype) for s in (x.shape, (experts,), (experts, experts)))  # type: ignore[return-value]

@@ -19,12 +19,10 @@ Array = NDArray[Any]
 
 
 def solve(
-    x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """y, in the dtype it was computed in, the biases, and the inverse that gradients need.
-
-    k has one number for each row.
-    """
+    x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None,
+    gradients: bool = True,
+) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    """y, in the dtype it was computed in, the biases, and the inverse if gradients, which need it, are wanted."""
     rows: Any = None
     error: Exception | None = None
     limits = np.zeros(0)
@@ -40,10 +38,10 @@ def solve(
         _agree(ranks, x.shape[1], limits, float(tau), error)
     first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
-    wide = computed(x.dtype)
-    y = torch.as_tensor(rows.y, device=x.device)
-    bias, inverse = (torch.as_tensor(a).to(x.device, wide) for a in (found.bias, found.inverse))
-    return y, bias, inverse
+    y, bias = torch.as_tensor(rows.y, device=x.device), torch.as_tensor(found.bias).to(x.device, computed(x.dtype))
+    if not gradients and ranks is None:  # other ranks may want them
+        return y, bias, None
+    return y, bias, torch.as_tensor(_assignment.inverse(rows, found.bias)).to(x.device, bias.dtype)
 
 
 def column_sums(v: Tensor) -> Tensor:
@@ -61,8 +59,8 @@ def _read(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, ranks: Ranks | No
     if backend is not kernel:
         return TensorRows(x.detach(), k.detach(), float(tau), backend, add, most), limits
     memory = even("input", x).contiguous().numpy()
-    ks = doubles("k", k, (x.shape[0],)).numpy()
-    return MemoryRows(memory, 0.0, ks, float(tau), torch.get_num_threads(), "dim -1", add, most), limits
+    one, each = (0.0, doubles("k", k, x.shape[:1]).numpy()) if k.dim() else (float(k), None)
+    return MemoryRows(memory, one, each, float(tau), torch.get_num_threads(), "dim -1", add, most), limits
 
 
 def _over(reduce: Callable[[Tensor], Tensor]) -> Callable[[Array], Array]:

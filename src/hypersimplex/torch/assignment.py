@@ -11,7 +11,7 @@ from hypersimplex.torch import _operators
 from hypersimplex.torch._assignment_rows import column_sums, solve
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import has_batches, is_eager
-from hypersimplex.torch._projection import TENSORS, as_tensor, as_tensors, piece
+from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices, piece
 from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -56,6 +56,9 @@ def assign(
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
     if type(input) in TENSORS and is_eager() and not input.is_meta:
+        if ranks is None and not any(t.requires_grad for t in (input, k, capacity, tau)):
+            y, bias, _ = solve(input, k, capacity, tau, start, gradients=False)
+            return y.to(input.dtype), bias
         y, bias = _apply(input, k, capacity, tau, start, ranks)
         return y, bias
     if ranks is not None:
@@ -65,9 +68,11 @@ def assign(
 
 def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tuple[Tensor, Tensor, Tensor]:
     """k for each row, or one; capacity for each column, or one; tau alone."""
-    k, _ = as_tensors(input, k, 1.0, -1)
+    check_input(input, -1)
     if input.dim() != 2:
         raise _checks.not_a_matrix("input", input.shape)
+    _checks.check_numbers(k, tau, input.shape[1], "dim -1")
+    k = over_slices("k", k, input, 1)
     capacity, tau = (as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
     if tau.numel() != 1:
         raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
@@ -87,7 +92,7 @@ class Assignment(torch.autograd.Function):
     def forward(
         ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None, ranks: Ranks | None
     ) -> tuple[Tensor, Tensor]:
-        y, bias, inverse = solve(input, k.expand(input.shape[0]), capacity, tau, start, ranks)
+        y, bias, inverse = solve(input, k, capacity, tau, start, ranks)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
         ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)
@@ -122,7 +127,8 @@ class Assignment(torch.autograd.Function):
         return to_x.to(ctx.dtype), to_k, to_capacity, to_tau, None, None
 
 
-_apply: Callable[..., Any] = Assignment.apply
+# As in _projection.py: where this is called there are no transforms to check for.
+_apply: Callable[..., Any] = super(torch.autograd.Function, Assignment).apply
 
 
 def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
