@@ -5,11 +5,16 @@
 
 namespace hs {
 
-inline PerEntry per_entry(const Numbers& array, int64_t rows, int64_t n, const char* name) {
+using Entries = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+inline PerEntry per_entry(const Entries& array, int64_t rows, int64_t n, const char* name) {
     demand(array.ndim() == 2, std::string(name) + " must have two dims, of rows and entries");
     int64_t r = static_cast<int64_t>(array.shape(0)), e = static_cast<int64_t>(array.shape(1));
     demand((r == rows || r == 1) && (e == n || e == 1), std::string(name) + " must broadcast to x");
-    return {pointer<const double>(aligned(array, name)), r == 1 ? 0 : e, e == 1 ? 0 : 1};
+    uintptr_t at = aligned(array, name);
+    int64_t row_stride = r == 1 ? 0 : e, step = e == 1 ? 0 : 1;
+    if (is_double(array, name)) return {pointer<const double>(at), row_stride, step};
+    return {nullptr, row_stride, step, pointer<const float>(at)};
 }
 
 inline Answer run_box(bool is_double, int64_t rows, int64_t n, PerSlice total, PerSlice tau,
@@ -24,7 +29,7 @@ inline Answer run_box(bool is_double, int64_t rows, int64_t n, PerSlice total, P
 }
 
 inline Answer box(const Array& x, const Output& y, const Doubles& mu, const Numbers& total,
-                  const Numbers& tau, const Numbers& lower, const Numbers& upper, const Numbers& weight,
+                  const Numbers& tau, const Entries& lower, const Entries& upper, const Entries& weight,
                   bool at_most, int threads) {
     demand(x.ndim() == 2, "x must have two dims, of rows and entries");
     int64_t rows = static_cast<int64_t>(x.shape(0)), n = static_cast<int64_t>(x.shape(1));

@@ -73,10 +73,11 @@ inline Sizes strides_of(const Array& x) {
     return strides;
 }
 
-inline bool is_double(const Array& x) {
+template <class A>
+bool is_double(const A& x, const char* name = "x") {
     if (x.dtype() == nb::dtype<double>()) return true;
     if (x.dtype() == nb::dtype<float>()) return false;
-    throw nb::type_error("x must be float32 or float64");
+    throw nb::type_error((std::string(name) + " must be float32 or float64").c_str());
 }
 
 inline Layout layout_of(const Array& x, int64_t axis) {

@@ -48,9 +48,9 @@ def box_section(
     numbers: dict[str, Any] = {
         "total": _over_rows("total", total, shape[:-1]),
         "tau": _over_rows("tau", tau, shape[:-1]),
-        "lower": _over_entries("lower", lower, array.shape, along),
-        "upper": _over_entries("upper", upper, array.shape, along),
-        "weight": _over_entries("weight", 1.0 if weight is None else weight, array.shape, along),
+        "lower": _over_entries("lower", lower, array, along),
+        "upper": _over_entries("upper", upper, array, along),
+        "weight": _over_entries("weight", 1.0 if weight is None else weight, array, along),
     }
     y, mu = np.empty_like(rows), np.empty(len(rows))
     failure = _kernel.box(rows, y, mu, **numbers, at_most=at_most, threads=threads())
@@ -64,9 +64,10 @@ def _over_rows(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Array:
     return np.full(int(np.prod(slices)), number) if array is None else array.reshape(-1)
 
 
-def _over_entries(name: str, value: ArrayLike, shape: tuple[int, ...], along: int) -> Array:
+def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
     """Numbers for the entries of rows as the kernel takes them: rows or 1 of them, entries or 1 of them."""
     refuse_mask(name, value)
+    shape = x.shape
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
@@ -80,4 +81,5 @@ def _over_entries(name: str, value: ArrayLike, shape: tuple[int, ...], along: in
     rows = tuple(size for d, size in enumerate(shape) if d != along)
     if any(size != 1 for size in array.shape[:-1]):
         array = np.broadcast_to(array, (*rows, array.shape[-1]))
-    return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=np.float64)
+    dtype = np.float32 if array.dtype == x.dtype == np.float32 else np.float64
+    return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=dtype)

@@ -64,3 +64,18 @@ def test_one_wrong_number_among_many_rows_is_found(name, value):
     given[name][21, 63] = value
     with pytest.raises(ValueError, match=f"{name} must be|lower must be at most upper"):
         box_section(torch.randn(40, 64, generator=torch.Generator().manual_seed(0)), 20.0, **given)
+
+
+@pytest.mark.parametrize("shape", [(40, 64), (1, 64), (40, 1), (1, 1)])
+@pytest.mark.parametrize("wide", ["", "lower", "upper weight"])
+def test_numpy_passes_single_precision_on_as_torch_does(shape, wide):
+    """Bounds and weights in float32 beside float32 entries are read as they are, others as doubles."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40, 64)).astype(np.float32)
+    given = {"lower": -rng.random(shape), "upper": 1 + rng.random(shape), "weight": 0.5 + rng.random(shape)}
+    given = {name: v.astype(np.float64 if name in wide else np.float32) for name, v in given.items()}
+    y = hs.box_section(x, 20.0, **given)
+    ours = box_section(torch.from_numpy(x), 20.0, **{name: torch.from_numpy(v) for name, v in given.items()})
+    np.testing.assert_array_equal(y, ours.numpy())
+    exact = hs.box_section(x.astype(np.float64), 20.0, **given)
+    np.testing.assert_allclose(y, exact, rtol=2e-7, atol=1e-12)

@@ -175,7 +175,7 @@ def box_arguments(rng):
     rows, n, dtype = rng.choice([1, 2, 7]), rng.choice([1, 3, 33]), rng.choice(["f4", "f8"])
     each = {name: some(rng, (rows,), "f8") for name in ("mu", "total", "tau")}
     wide = [(rows, n), (1, n), (rows, 1), (1, 1), (rows + 1, n)]
-    entries = {name: some(rng, rng.choice(wide), "f8") for name in ("lower", "upper", "weight")}
+    entries = {name: some(rng, rng.choice(wide), rng.choice(["f4", "f8"])) for name in ("lower", "upper", "weight")}
     both = {name: some(rng, (rows, n), dtype) for name in ("x", "y")}
     return both | each | entries | {"at_most": rng.random() < 0.5, "threads": rng.choice([1, 2, 0])}
 
@@ -200,7 +200,24 @@ def coactive_arguments(rng):
     return args | {name: some(rng, *kind) for name, kind in rooms.items() if rng.random() < 0.7}
 
 
+def column_arguments(*names, **dtypes):
+    """Of functions on a graph of columns: links, and outputs, one of them as wide as the links."""
+
+    def make(rng):
+        n = rng.choice([0, 1, 2, 9])
+        each = {name: some(rng, (n,), dtypes.get(name, "f8")) for name in names}
+        args = {"links": some(rng, (n, n), "f8")} | each
+        return args | {name: some(rng, (n, n), "f8") for name in ("inverse",) if name in names}
+
+    return make
+
+
+STEP = column_arguments("bias", "excess", "capacity", "move")
+
 VIEWS = {
+    "column_step": lambda rng: STEP(rng) | {"slack": numbers(rng)},
+    "column_inverse": column_arguments("bias", "inverse"),
+    "column_parts": column_arguments("parts", parts="i8"),
     "backward": backward_arguments,
     "at_thresholds": threshold_arguments,
     "box": box_arguments,
@@ -215,7 +232,7 @@ def call_views(rng):
         failed = getattr(_kernel, name)(**VIEWS[name](rng))
     except ERRORS as error:
         return type(error).__name__
-    return "accepted" if failed is None else "refused"
+    return "refused" if isinstance(failed, tuple) and isinstance(failed[0], str) else "accepted"
 
 
 ARRAYS, PLAIN = (
