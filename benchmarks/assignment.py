@@ -1,9 +1,9 @@
 """soft_assignment: steps, violation and time against one projection; and beside solvers of the transport problem.
 
-Run with `python -m benchmarks.assignment`. `--peers` adds jaxopt's projection_transport and POT's smooth transport where
-they are installed; with `OPENBLAS_NUM_THREADS=1`, or POT's solver takes all processors. Scores are normal with a ramp of
-three standard deviations over the experts; capacities are the equal shares. The time is that of the processor on one
-thread, forward and backward, as a multiple of soft_binary_argmax's in the same round.
+Run with `python -m benchmarks.assignment`. `--peers` adds jaxopt's projection_transport and POT's smooth transport
+where they are installed; with `OPENBLAS_NUM_THREADS=1`, or POT's solver takes all processors. Scores are normal with a
+ramp of three standard deviations over the experts; capacities are the equal shares. The time is that of the processor
+on one thread, forward and backward, as a multiple of soft_binary_argmax's in the same round.
 """
 
 import argparse
