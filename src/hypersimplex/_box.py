@@ -1,5 +1,6 @@
 """Box sections for NumPy: axes, dtypes and broadcasting peeled off around the kernel."""
 
+import math
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -44,7 +45,7 @@ def box_section(
     """
     array, dtype, along = prepare(x, axis)
     shape = (*array.shape[:along], *array.shape[along + 1 :], array.shape[along])
-    rows = np.ascontiguousarray(np.moveaxis(array, along, -1)).reshape(int(np.prod(shape[:-1])), shape[-1])
+    rows = np.ascontiguousarray(np.moveaxis(array, along, -1)).reshape(math.prod(shape[:-1]), shape[-1])
     numbers: dict[str, Any] = {
         "total": _over_rows("total", total, shape[:-1]),
         "tau": _over_rows("tau", tau, shape[:-1]),
@@ -61,7 +62,7 @@ def box_section(
 
 def _over_rows(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Array:
     number, array = per_slice(name, value, slices)
-    return np.full(int(np.prod(slices)), number) if array is None else array.reshape(-1)
+    return np.full(math.prod(slices), number) if array is None else array.reshape(-1)
 
 
 def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
@@ -71,6 +72,8 @@ def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
         raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
+    if array.ndim == 0:
+        return array.astype(np.float64).reshape(1, 1)
     try:
         fits = np.broadcast_shapes(array.shape, shape) == shape
     except ValueError:
