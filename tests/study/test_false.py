@@ -125,7 +125,9 @@ def test_a_refused_import_makes_no_store(three, tmp_path):
     assert not (tmp_path / "new.sqlite").exists()
 
 
-@pytest.mark.parametrize("name", ["tabular/runs.csv.gz", "laptop/runs.csv.gz", "laptop/paper-runs.csv"])
+@pytest.mark.parametrize(
+    "name", ["tabular/runs.csv.gz", "laptop/runs.csv.gz", "laptop/paper-runs.csv", "laptop/paper-8192-runs.csv"]
+)
 def test_what_is_published_is_whole(name, request):
     path = request.config.rootpath / "docs" / "results" / name
     if not path.exists():

@@ -47,11 +47,11 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayL
     limits = capacity if isinstance(capacity, jax.Array) else _assignment.as_capacity(capacity, array.shape[1])
     if limits.shape not in ((), (1,), (array.shape[1],)):
         raise _checks.wrong_shape("capacity", (array.shape[1],), limits.shape)
-    if all(map(is_known, (array, ks, limits, taus))):
-        rows, found = _find(np.asarray(widened(array)), *(np.asarray(v, np.float64) for v in (ks, limits, taus)))
-        y = jax.device_put(jnp.asarray(rows.y, array.dtype), array.sharding)
-        return y, jnp.asarray(found, widened(array).dtype)
     wide = widened(array)
+    if all(map(is_known, (array, ks, limits, taus))):
+        rows, found = _find(np.asarray(wide), *(np.asarray(v, np.float64) for v in (ks, limits, taus)))
+        y = jax.device_put(rows.y.astype(array.dtype, copy=False), array.sharding)
+        return y, jnp.asarray(found, wide.dtype)
     y, bias, _ = _assign(wide, *(jnp.asarray(v, wide.dtype) for v in (ks, limits, taus)))
     return y.astype(array.dtype), bias
 
