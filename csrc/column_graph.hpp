@@ -173,17 +173,18 @@ inline Result column_inverse(const ColumnGraph& g, double* inverse) {
     std::memset(graph.sides.data, 0, static_cast<size_t>(n * n) * sizeof(double));
     for (int64_t a = 0; a < graph.count; ++a) graph.sides.data[a * n + graph.list.data[a]] = 1;
     graph.solve(n);
-    std::memset(inverse, 0, static_cast<size_t>(n * n) * sizeof(double));
-    for (int64_t a = 0; a < graph.count; ++a)
-        std::memcpy(inverse + graph.list.data[a] * n, graph.sides.data + a * n,
-                    static_cast<size_t>(n) * sizeof(double));
+    for (int64_t i = 0, a = 0; i < n; ++i) {
+        bool listed = a < graph.count && graph.list.data[a] == i;
+        for (int64_t j = 0; j < n; ++j) inverse[i * n + j] = listed ? graph.sides.data[a * n + j] : 0;
+        a += listed;
+    }
     return {};
 }
 
 inline Result column_parts(const ColumnGraph& g, int64_t* parts) {
     Graph graph(g);
     if (!graph.take(0)) return {Status::no_memory, 0, 0};
-    std::memcpy(parts, graph.parts.data, static_cast<size_t>(g.columns) * sizeof(int64_t));
+    for (int64_t i = 0; i < g.columns; ++i) parts[i] = graph.parts.data[i];
     return {};
 }
 
