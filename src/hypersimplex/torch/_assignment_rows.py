@@ -39,7 +39,7 @@ def solve(
     first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
     y, bias = torch.as_tensor(rows.y, device=x.device), torch.as_tensor(found.bias).to(x.device, computed(x.dtype))
-    if not gradients and ranks is None:  # other ranks may want them
+    if not gradients:
         return y, bias, None
     return y, bias, torch.as_tensor(_assignment.inverse(rows, found.bias)).to(x.device, bias.dtype)
 

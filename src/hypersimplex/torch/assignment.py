@@ -56,6 +56,7 @@ def assign(
     ranks = None if group is None else members(group, input)
     k, capacity, tau = _as_numbers(input, k, capacity, tau)
     if type(input) in TENSORS and is_eager() and not input.is_meta:
+        # With ranks the others may want gradients, and the inverse takes sums over all.
         if ranks is None and not any(t.requires_grad for t in (input, k, capacity, tau)):
             y, bias, _ = solve(input, k, capacity, tau, start, gradients=False)
             return y.to(input.dtype), bias
