@@ -23,7 +23,7 @@ from hypersimplex.study.boosted import ROUNDS, Boosting
 from hypersimplex.study.config import TREE_LOSSES, RunConfig
 from hypersimplex.study.engines import InProcess, Processes
 from hypersimplex.study.figures import overview_figure
-from hypersimplex.study.report import figure_files, render
+from hypersimplex.study.report import figure_files, gather, render
 from hypersimplex.study.results import result
 from hypersimplex.study.samples import Data
 from hypersimplex.study.stats import cells
@@ -233,10 +233,10 @@ def test_the_preset_runs_resumes_and_compares(filled, folder):
 
 def test_the_report_shows_auc_first_and_names_the_stand_in(filled, tmp_path):
     with Store(filled) as store:
-        rows = json.loads(render(store, "json"))["rows"]
-        table = list(csv.DictReader(io.StringIO(render(store, "csv"))))
-        page, text = render(store, "html"), render(store, "markdown")
-        names = set(figure_files(store))
+        rows = json.loads(render(gather(store), "json"))["rows"]
+        table = list(csv.DictReader(io.StringIO(render(gather(store), "csv"))))
+        page, text = render(gather(store), "html"), render(gather(store), "markdown")
+        names = set(figure_files(gather(store)))
     assert (
         [r["measure"] for r in table]
         == [r["measure"] for r in rows]
@@ -258,7 +258,7 @@ def test_export_and_import_move_it(filled, folder, tmp_path):
     (tmp_path / "x.csv").write_text(call("study", "export", "--store", filled, "--format", "csv"))
     call("study", "import", tmp_path / "x.csv", "--store", tmp_path / "other.sqlite")
     with Store(filled) as one, Store(tmp_path / "other.sqlite") as other:
-        assert render(one, "csv") == render(other, "csv")
+        assert render(gather(one), "csv") == render(gather(other), "csv")
     moved = call("study", "run", *QUICK, "--data-folder", folder, "--store", tmp_path / "other.sqlite")
     assert "runs: 0 epochs to do" in moved
 

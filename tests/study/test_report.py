@@ -13,7 +13,7 @@ from rich.console import Console
 from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import cell_table
-from hypersimplex.study.report import figure_files, render
+from hypersimplex.study.report import figure_files, gather, render
 from hypersimplex.study.speed import Reach
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store
@@ -227,10 +227,10 @@ def test_eighty_columns_hold_every_number(other, setting):
 
 
 def test_every_format_has_the_same_numbers(filled):
-    rows = json.loads(render(filled, "json"))["rows"]
+    rows = json.loads(render(gather(filled), "json"))["rows"]
     assert len(rows) == 2 * 3 * 4 + 1
-    table = list(csv.DictReader(io.StringIO(render(filled, "csv"))))
-    markdown = render(filled, "markdown")
+    table = list(csv.DictReader(io.StringIO(render(gather(filled), "csv"))))
+    markdown = render(gather(filled), "markdown")
     for row, flat in zip(rows, table, strict=True):
         if row["mean"] is None:
             continue
@@ -249,7 +249,7 @@ def test_every_format_has_the_same_numbers(filled):
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):
-    page = render(filled, "html")
+    page = render(gather(filled), "html")
     assert NASTY not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co" in page
     addresses = set(re.findall(r"""(?:src|href)\s*=\s*["']([^"'#][^"']*)""", page)) | set(
@@ -259,7 +259,7 @@ def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):
 
 
 def test_every_figure_has_a_text_alternative(filled):
-    page = render(filled, "html")
+    page = render(gather(filled), "html")
     pictures = re.findall(r"<svg[^>]*>", page)
     # for each data set: accuracy, difference, three curves; and a small one for every run with epochs, foils too
     assert sum('class="figure"' in p for p in pictures) == 2 * 5
@@ -280,7 +280,7 @@ return [...document.querySelectorAll("svg")].filter(s => {
 
 
 def test_the_page_has_contents_and_says_what_to_do_next(filled):
-    page = render(filled, "html")
+    page = render(gather(filled), "html")
     listed = re.search(r"<nav.*?</nav>", page, re.DOTALL).group()
     headings = set(re.findall(r'<h2 id="([^"]+)"', page))
     assert set(re.findall(r'href="#([^"]+)"', listed)) == headings
@@ -296,11 +296,11 @@ def test_the_page_has_contents_and_says_what_to_do_next(filled):
 
 def test_a_command_that_was_repeated_is_shown_once(filled):
     filled.add_command("hypersimplex study run --preset demo")
-    assert render(filled, "html").count("<pre>") == 1
+    assert render(gather(filled), "html").count("<pre>") == 1
 
 
 def test_figures_are_named_by_the_batch_size(filled):
-    names = set(figure_files(filled))
+    names = set(figure_files(gather(filled)))
     assert {f"fashion-mnist-curves-{batch}.svg" for batch in (128, 1024, 8192)} < names
 
 
@@ -311,7 +311,7 @@ def test_tuning_runs_alone_are_no_report(store):
     store.finish(config.key(), "done")
     for kind in ("html", "markdown", "csv", "json"):
         with pytest.raises(ValueError, match="has tuning runs alone; the same `study run` goes on to"):
-            render(store, kind)
+            render(gather(store), kind)
     with pytest.raises(ValueError, match="has tuning runs alone; the same `study run` goes on to"):
         Comparison.of_store(store, None, None, False)
 
@@ -322,14 +322,14 @@ FIRST_COLUMNS = """return [...document.querySelectorAll("table.compared tr:not(.
 
 @needs_browser
 def test_on_a_phone_accuracy_and_difference_are_seen_without_scrolling(filled, tmp_path):
-    seen = look_at(render(filled, "html"), tmp_path, 390, False, FIRST_COLUMNS)
+    seen = look_at(render(gather(filled), "html"), tmp_path, 390, False, FIRST_COLUMNS)
     assert max(seen["found"]) <= 390
 
 
 @needs_browser
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False)])
 def test_a_browser_shows_it(filled, tmp_path, width, dark):
-    seen = look_at(render(filled, "html"), tmp_path, width, dark, FIGURES)
+    seen = look_at(render(gather(filled), "html"), tmp_path, width, dark, FIGURES)
     assert seen["found"] == 10 + 72
     assert seen["overflow"] <= 0
     assert seen["wide"] == []

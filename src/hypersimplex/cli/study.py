@@ -94,11 +94,12 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report as one HTML file that needs no other, or its table as markdown, csv or json."""
-    from hypersimplex.study.report import beside, figure_files, render
+    from hypersimplex.study.report import beside, figure_files, gather, render
 
     with existing(store) as opened:
-        text = render(opened, format.value, baseline, measure(metric))
-        pictures = {} if figures is None else figure_files(opened, baseline, measure(metric))
+        content = gather(opened, baseline, measure(metric))
+        text = render(content, format.value)
+        pictures = {} if figures is None else figure_files(content)
         if output is None and format.value == "html":
             output = beside(store)
         for name, picture in pictures.items():

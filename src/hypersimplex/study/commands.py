@@ -20,7 +20,7 @@ from hypersimplex.study.locks import is_claimed
 from hypersimplex.study.own import is_entry_point
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.records import Run
-from hypersimplex.study.report import beside, render
+from hypersimplex.study.report import beside, gather, render
 from hypersimplex.study.results import results
 from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.schema import FINISHED
@@ -179,7 +179,7 @@ def run(
         Comparison(runs, results(runs), None, False).show(console, yardsticks=lines)
         if any(r.state == "done" and not r.tuning for r in runs):
             report = beside(path)
-            report.write_text(render(store, "html", None, study.metric), encoding="utf-8")
+            report.write_text(render(gather(store, None, study.metric), "html"), encoding="utf-8")
             console.print(f"report: {report}", soft_wrap=True)
         return not failed
 

@@ -25,7 +25,8 @@ def beside(store: Path) -> Path:
     return store.with_suffix(".html")
 
 
-def gather(store: Store, baseline: str | None, metric: str | None = None) -> dict[str, Any]:
+def gather(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, Any]:
+    """What every form of the report tells."""
     made = Comparison.of_store(store, baseline, metric, False)
     runs, finished, rows = made.runs, made.finished, made.cells
     losses = {r.loss for r in finished}
@@ -161,8 +162,7 @@ def as_json(content: dict[str, Any]) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def render(store: Store, format: str, baseline: str | None = None, metric: str | None = None) -> str:
-    content = gather(store, baseline, metric)
+def render(content: dict[str, Any], format: str) -> str:
     if format == "html":
         # Drawing is what takes long to import.
         from hypersimplex.study.page import html
@@ -174,8 +174,8 @@ def render(store: Store, format: str, baseline: str | None = None, metric: str |
     return text if format == "json" else visible(text)
 
 
-def figure_files(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, str]:
+def figure_files(content: dict[str, Any]) -> dict[str, str]:
     """The report's figures as files of their own: name and SVG text."""
     from hypersimplex.study.page import figure_files
 
-    return {name: visible(text) for name, text in figure_files(gather(store, baseline, metric)).items()}
+    return {name: visible(text) for name, text in figure_files(content).items()}
