@@ -123,7 +123,7 @@ class ColumnSearch : public Lockstep {
         }
         for (int j = 0; j < count; ++j) {
             double mean = m[j] > 0 ? first[j] / m[j] : 0, variance = m[j] > 0 ? two[j] / m[j] : 0;
-            start(j, guess(mean, variance, quantile(k[j], n), tau[j]), tau[j] + std::sqrt(variance) / 4);
+            set(j, start_near(mean, variance, quantile(k[j], n), tau[j]));
         }
     }
 

@@ -78,6 +78,24 @@ struct Lanes {
         }
     }
     static HS_INLINE double total(Wide v) { return fold<double>(v); }
+
+    // The lanes as four sums, in double precision: the rest of the way is shorter for many rows at once.
+    static HS_INLINE void store_parts(double* p, Vec v) { parts_of(v, p); }
+    template <class V>
+    static HS_INLINE void parts_of(V v, double* p) {
+        constexpr int lanes = sizeof(V) / sizeof(T);
+        if constexpr (lanes > 4) {
+            typedef T Half __attribute__((vector_size(sizeof(V) / 2)));
+            Half half[2];
+            std::memcpy(half, &v, sizeof v);
+            parts_of(half[0] + half[1], p);
+        } else {
+#if defined(__AVX2__)
+            if constexpr (sizeof(T) == 4) return _mm256_storeu_pd(p, _mm256_cvtps_pd((__m128)v));
+#endif
+            for (int l = 0; l < 4; ++l) p[l] = l < lanes ? static_cast<double>(v[l]) : 0;
+        }
+    }
     static HS_INLINE int64_t total_int(Int v) { return static_cast<int64_t>(fold<IntOf<T>>(v)); }
 
     // Halves are added until one register of 16 bytes is left: shorter chains than lane by lane.

@@ -54,6 +54,10 @@ struct Lanes {
         for (int l = 0; l < width; ++l) s += v.v[l];
         return s;
     }
+    static void store_parts(double* p, Vec v) {
+        for (int l = 0; l < 4; ++l) p[l] = 0;
+        for (int l = 0; l < width; ++l) p[l % 4] += static_cast<double>(v.v[l]);
+    }
     static int64_t total_int(Int v) {
         int64_t s = 0;
         for (int l = 0; l < width; ++l) s += v.v[l];

@@ -48,10 +48,10 @@ struct Lockstep {
         return all;
     }
 
-    // Slice `from` takes the place of slice `to`.
+    // Slice `from` takes the place of slice `to`; what its last pass found is not needed any more.
     void move(int from, int to) {
         set(to, search(from));
-        for (double* a : {k, tau, active_sum, active, ones}) a[to] = a[from];
+        for (double* a : {k, tau}) a[to] = a[from];
     }
 };
 

@@ -52,7 +52,7 @@ LossSums loss_pass(const T* x, const Targets<T>& y, int64_t from, int64_t to, Sp
         square += L::widen(squares);
         error += L::widen(off);
     }
-    LossSums out{{L::total(total), tally.active(), tally.ones()}, L::total(square), L::total(error)};
+    LossSums out{sums_of(L::total(total), tally.counts()), L::total(square), L::total(error)};
     for (; i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse, p = t > 1 ? T(1) : t < 0 ? T(0) : t;
         double e = static_cast<double>(p) - static_cast<double>(y.at(i));
@@ -109,6 +109,13 @@ struct LossSink {
             return loss_pass(x, targets[row], from, to, at, inverse);
         });
         return parts[row].sums;
+    }
+
+    HS_INLINE Counts pass_parts(int64_t row, const T* x, Split<T> at, T inverse, double* parts) {
+        Sums sums = pass(row, x, at, inverse);
+        parts[0] = sums.active_sum;
+        parts[1] = parts[2] = parts[3] = 0;
+        return {static_cast<int64_t>(sums.active), static_cast<int64_t>(sums.ones)};
     }
 
     void write(int64_t row, const T* x, Split<T> at, T inverse) { pass(row, x, at, inverse); }

@@ -149,8 +149,9 @@ HS_INLINE double quantile(double k, double n) {
 
 // The threshold of a slice with this mean and variance if it were normal, z its quantile: clip((x - mu)/tau)
 // is the chance that x - tau * U exceeds mu, U uniform.
-HS_INLINE double guess(double mean, double variance, double z, double tau) {
-    return mean - tau / 2 + std::sqrt(variance + tau * tau / 12) * z;
+HS_INLINE Search start_near(double mean, double variance, double z, double tau) {
+    double spread = std::sqrt(variance + tau * tau / 12);
+    return start_at(mean - tau / 2 + spread * z, tau / 2 + spread / 8);
 }
 
 // The number with as many floating-point numbers above it, up to b, as below it, down to a.

@@ -34,6 +34,10 @@ struct ProjectSink {
         });
     }
 
+    HS_INLINE Counts pass_parts(int64_t row, const T* x, Split<T> at, T inverse, double* parts) const {
+        return hs::HS_VARIANT::pass_parts<T, true>(x, y + row * spacing, p.layout.n, at, inverse, parts);
+    }
+
     void write(int64_t row, const T* x, Split<T> at, T inverse) const {
         T* out = y + row * spacing;
         in_blocks(p.layout.n, threads,

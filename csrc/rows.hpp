@@ -77,9 +77,15 @@ HS_INLINE typename Lanes<T>::Vec pass_pairs(const T* x, T* y, int64_t& i, int64_
     return a + b;
 }
 
-// Sums over one slice; with `y`, the projection is written as well.
+HS_INLINE Sums sums_of(double active_sum, Counts counts) {
+    return {active_sum, static_cast<double>(counts.active), static_cast<double>(counts.ones)};
+}
+
+HS_INLINE double add_parts(const double* parts) { return (parts[0] + parts[1]) + (parts[2] + parts[3]); }
+
+// Sums over one slice, that of the active entries in four parts; with `y`, the projection is written as well.
 template <class T, bool write>
-HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
+HS_INLINE Counts pass_parts(const T* x, T* y, int64_t n, Split<T> mu, T inverse, double* parts) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width, run = 64 * W, chain = 16 * W;
@@ -104,7 +110,16 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
         i += W;
     }
     if (i < n) sum += pass_rest<T, write>(x, y, i, n, at, tally);
-    return {L::total(total + L::widen(sum)), tally.active(), tally.ones()};
+    L::store_parts(parts, n <= chain ? sum : Vec{});
+    if (n > chain) parts[0] = L::total(total + L::widen(sum));
+    return tally.counts();
+}
+
+template <class T, bool write>
+HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
+    double parts[4];
+    Counts counts = pass_parts<T, write>(x, y, n, mu, inverse, parts);
+    return sums_of(add_parts(parts), counts);
 }
 
 // Asks for memory that will be written soon.
@@ -167,123 +182,6 @@ Gap gap_row(const T* x, int64_t n, Split<T> mu, T inverse) {
         else zero = x[i] > zero ? x[i] : zero;
     }
     return {static_cast<double>(zero), static_cast<double>(one)};
-}
-
-// Of the finite entries; `square` is the mean square about `origin`, infinite where it overflowed. `certain`
-// entries are +inf.
-struct Moments {
-    double count, certain, mean, square, origin;
-
-    HS_INLINE Moments(double m, double up, double one, double two, double about)
-        : count(m), certain(up), origin(about) {
-        double each = m > 0 ? 1 / m : 0;
-        mean = one * each;
-        square = two * each;
-    }
-    HS_INLINE double variance() const { return square > mean * mean ? square - mean * mean : 0; }
-    HS_INLINE double center() const { return origin + mean; }
-};
-
-// About the first entry; single precision will do for a first guess.
-template <class T>
-HS_INLINE Moments moments_of_all(const T* x, int64_t n) {
-    using L = Lanes<T>;
-    using Vec = typename L::Vec;
-    constexpr int W = L::width;
-    Vec shift = L::splat(x[0]), a = {}, b = {}, aa = {}, bb = {};
-    int64_t i = 0;
-    for (; i + 2 * W <= n; i += 2 * W) {
-        Vec u = L::load(x + i) - shift, v = L::load(x + i + W) - shift;
-        a += u, b += v;
-        aa += u * u, bb += v * v;
-    }
-    if (i + W <= n) {
-        Vec u = L::load(x + i) - shift;
-        a += u;
-        aa += u * u;
-        i += W;
-    }
-    if (i < n && n >= W) {
-        Vec u = L::keep(L::load(x + n - W) - shift, lanes_from<T>(static_cast<int>(W - (n - i))));
-        b += u;
-        bb += u * u;
-        i = n;
-    }
-    double one = L::total(L::widen(a + b)), two = L::total(L::widen(aa + bb)),
-           origin = static_cast<double>(x[0]);
-    for (; i < n; ++i) {
-        double u = static_cast<double>(x[i]) - origin;
-        one += u;
-        two += u * u;
-    }
-    return {static_cast<double>(n), 0, one, two, origin};
-}
-
-// Infinities are left out: masks are made of them.
-template <class T>
-Moments moments_of_finite(const T* x, int64_t n) {
-    using L = Lanes<T>;
-    using Vec = typename L::Vec;
-    constexpr int W = L::width;
-    int64_t i = 0;
-    while (i + 1 < n && !std::isfinite(x[i])) ++i;
-    T origin = std::isfinite(x[i]) ? x[i] : T(0);
-    double certain = 0;
-    for (int64_t j = 0; j < i; ++j) certain += x[j] > 0;
-    Vec shift = L::splat(origin), big = L::splat(std::numeric_limits<T>::max()), zero = L::splat(0), one = {},
-        two = {};
-    typename L::Int count = {}, ups = {};
-    for (; i + W <= n; i += W) {
-        Vec v = L::load(x + i);
-        typename L::Int finite = ~(L::max(v, zero - v) > big);
-        Vec u = L::keep(v - shift, finite);
-        one += u;
-        two += u * u;
-        count -= finite;
-        ups -= v > big;
-    }
-    double m = static_cast<double>(L::total_int(count)), sum = L::total(L::widen(one)),
-           square = L::total(L::widen(two));
-    certain += static_cast<double>(L::total_int(ups));
-    for (; i < n; ++i) {
-        certain += x[i] > std::numeric_limits<T>::max();
-        if (!std::isfinite(x[i])) continue;
-        double u = static_cast<double>(x[i]) - static_cast<double>(origin);
-        m += 1;
-        sum += u;
-        square += u * u;
-    }
-    return {m, certain, sum, square, static_cast<double>(origin)};
-}
-
-// Numbers whose squares the type cannot hold, and NaN.
-template <class T>
-Moments moments_of_huge(const T* x, int64_t n) {
-    double m = 0, certain = 0, one = 0, two = 0, origin = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        double v = static_cast<double>(x[i]);
-        certain += v > std::numeric_limits<double>::max();
-        if (!std::isfinite(v)) continue;
-        if (m == 0) origin = v;
-        m += 1;
-        one += v - origin;
-        two += (v - origin) * (v - origin);
-    }
-    return {m, certain, one, two, origin};
-}
-
-template <class T>
-HS_INLINE Moments moments_row(const T* x, int64_t n) {
-    Moments m = moments_of_all(x, n);
-    if (m.square < std::numeric_limits<T>::max()) return m;
-    m = moments_of_finite(x, n);
-    return m.square < std::numeric_limits<T>::max() ? m : moments_of_huge(x, n);
-}
-
-HS_INLINE double quantile(const Moments& m, double k) { return quantile(k - m.certain, m.count); }
-
-HS_INLINE double guess(const Moments& m, double k, double tau) {
-    return guess(m.center(), m.variance(), quantile(m, k), tau);
 }
 
 }    // namespace hs::HS_VARIANT

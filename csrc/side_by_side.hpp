@@ -94,12 +94,8 @@ class SideBySide {
                     z[j] = quantile(m, step.k[j]);
                 }
         }
-        for (int j = 0; j < lanes; ++j) {
-            double spread = variance[j] > 0 ? variance[j] : 0;
-            mean[j] = guess(mean[j], spread, z[j], step.tau[j]);
-            variance[j] = step.tau[j] + std::sqrt(spread) / 4;
-        }
-        for (int j = 0; j < lanes; ++j) step.start(j, mean[j], variance[j]);
+        for (int j = 0; j < lanes; ++j)
+            step.set(j, start_near(mean[j], variance[j] > 0 ? variance[j] : 0, z[j], step.tau[j]));
     }
 
     // One pass over the rows in lanes [at, at + W).
@@ -115,7 +111,7 @@ class SideBySide {
         double* total = step.active_sum + at;
         for (int l = 0; l < W; ++l) total[l] = 0;
         const T* x = entries + at;
-        // Short chains, for the reason given in pass_row.
+        // Short chains, for the reason given in pass_parts.
         for (int64_t i = 0; i < rows.n;) {
             Vec a = {}, b = {};
             int64_t stop = i + 16 < rows.n ? i + 16 : rows.n;

@@ -2,13 +2,14 @@
 //   void fetch(row)                       says that the row will be wanted soon
 //   bool wanted()                         whether it wants a last pass at all
 //   Sums pass(row, x, at, inverse)        that pass; its sums judge the threshold
+//   Counts pass_parts(..., parts)         the same of a short row, the sum in four parts
 //   void write(row, x, at, inverse)       that pass for a row whose threshold is known to be right
 //   bool thresholds(); void done(row, mu) whether it wants thresholds; the threshold of a finished row
 //   void selected(row, x, k, tau, answer) a row that had to be solved by selection
 #pragma once
 #include "blocks.hpp"
 #include "lockstep.hpp"
-#include "rows.hpp"
+#include "moments.hpp"
 #include "selection.hpp"
 
 namespace hs::HS_VARIANT {
@@ -95,10 +96,9 @@ Search start_of(const T* x, int64_t n, double k, double tau) {
     const T* from = m < n ? sample : x;
     Moments some = moments_row(from, m);
     double fraction = static_cast<double>(m) / static_cast<double>(n), goal = fraction * k;
-    double spread = std::sqrt(some.variance());
-    Search s = start_at(guess(some, goal, tau), tau + spread / 4);
+    Search s = start_near(some, goal, tau);
     if (m == n) return s;
-    double normal = s.mu;
+    double normal = s.mu, spread = std::sqrt(some.variance());
     T inverse = static_cast<T>(1 / tau);
     for (int number = 0; number < 8 && !s.settled; ++number) {
         Sums sums = pass_row<T, false>(from, nullptr, m, split<T>(s.mu, s.low), inverse);
@@ -108,7 +108,7 @@ Search start_of(const T* x, int64_t n, double k, double tau) {
     // Where the sample looks normal, the moments of the whole row tell more than the sample's own threshold.
     bool like_normal =
         some.count == static_cast<double>(m) && std::fabs(s.mu - normal) < 0.1 * (spread + tau / 4);
-    if (n < parallel_row && like_normal) s.mu = guess(moments_row(x, n), k, tau);
+    if (n < parallel_row && like_normal) s.mu = start_near(moments_row(x, n), k, tau).mu;
     return start_at(s.mu, tau + spread / 16);
 }
 

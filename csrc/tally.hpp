@@ -18,6 +18,10 @@ HS_INLINE typename Lanes<T>::Vec add_active(typename Lanes<T>::Vec t, typename L
     return positive;
 }
 
+struct Counts {
+    int64_t active, ones;
+};
+
 template <class T, bool masks = Lanes<T>::masks>
 struct Tally {
     using L = Lanes<T>;
@@ -25,8 +29,7 @@ struct Tally {
     typename L::Int above{}, full{};
 
     HS_INLINE Vec add(Vec t, Vec& sum) { return add_active<T>(t, sum, above, full); }
-    HS_INLINE double active() const { return static_cast<double>(L::total_int(above - full)); }
-    HS_INLINE double ones() const { return static_cast<double>(L::total_int(full)); }
+    HS_INLINE Counts counts() const { return {L::total_int(above - full), L::total_int(full)}; }
 };
 
 #if defined(__AVX512F__)
@@ -52,8 +55,7 @@ struct Tally<T, true> {
         }
         return L::max(L::splat(0), t);
     }
-    HS_INLINE double active() const { return static_cast<double>(between); }
-    HS_INLINE double ones() const { return static_cast<double>(above - between); }
+    HS_INLINE Counts counts() const { return {between, above - between}; }
 
   private:
     // As numbers of 64 bits: those of 16 take an instruction more.

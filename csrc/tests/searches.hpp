@@ -33,8 +33,7 @@ inline void test_few_active_entries() {
             double sum = 0, square = 0, count = static_cast<double>(n), k = std::floor(count / 10);
             for (double& v : x) v = value<float>(Kind::normal, 10, random), sum += v, square += v * v;
             double mean = sum / count, variance = square / count - mean * mean;
-            tested::Search s = tested::start_at(tested::guess(mean, variance, tested::quantile(k, count), 1),
-                                                1 + std::sqrt(variance) / 4);
+            tested::Search s = tested::start_near(mean, variance, tested::quantile(k, count), 1);
             int passes = 0;
             for (; passes < tested::most_passes && !s.settled; ++passes)
                 tested::advance<float>(s, sums_at(x, s.mu + s.low, 1), k, count, 1);
