@@ -15,6 +15,10 @@ from tests.docs.pages import PAGES, ROOT, blocks, name
 VALUE = ("tensor(", "array(", "Array(", "torch.", "[", "'", *"0123456789")
 WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
+# Kept until the process ends: the last reference to a group waits for gloo's thread while it holds the GIL, and that
+# thread may still need the GIL to let go of the last collective. Once in many runs, neither would go on.
+GROUPS = []
+
 
 @contextmanager
 def one_rank(page):
@@ -25,6 +29,7 @@ def one_rank(page):
     import torch.distributed as dist
 
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    GROUPS.append(dist.group.WORLD)
     yield
     dist.destroy_process_group()
 
