@@ -1,6 +1,8 @@
 // Short rows in step: the passes go row by row, and all that is left is done for many rows at once: the last
 // additions of a sum, the Newton steps, the rounding of the thresholds.
 #pragma once
+#include <utility>
+
 #include "solve.hpp"
 
 namespace hs::HS_VARIANT {

@@ -147,8 +147,8 @@ HS_INLINE double quantile(double k, double n) {
     return 5.39 * (std::sqrt(std::sqrt(std::sqrt(1 - above))) - std::sqrt(std::sqrt(std::sqrt(above))));
 }
 
-// The threshold of a slice with this mean and variance if it were normal, z its quantile: clip((x - mu)/tau)
-// is the chance that x - tau * U exceeds mu, U uniform.
+// A search from the threshold of a slice with this mean and variance if it were normal, z its quantile:
+// clip((x - mu)/tau) is the chance that x - tau * U exceeds mu, U uniform.
 HS_INLINE Search start_near(double mean, double variance, double z, double tau) {
     double spread = std::sqrt(variance + tau * tau / 12);
     return start_at(mean - tau / 2 + spread * z, tau / 2 + spread / 8);
