@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hypersimplex.cli import app
+from hypersimplex.study import estimate
 from hypersimplex.study.config import VARIANTS, RunConfig
 from hypersimplex.study.store import Store, StoreError
 from hypersimplex.study.sweep import Study
@@ -143,6 +144,19 @@ def test_dry_run_prints_the_grid_and_runs_nothing(tmp_path):
     output = call("study", "run", "--preset", "demo", "--dry-run", "--threads", "1", "--store", tmp_path / "s.sqlite")
     assert re.search(r"138 trainings, about \d+ (s|min) with --processes 1", output)
     assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_dry_run_knows_what_is_done_at_the_setting_that_was_chosen(tmp_path, monkeypatch):
+    """It plans compared runs at the first setting, and another one may have been chosen."""
+    hour = {"loading": 0.0, "train": 1.0, "evaluate": 1.0}  # such small runs take no time that could be seen
+    monkeypatch.setattr(estimate, "seconds", lambda runs, _: {c.key(): (3600.0, estimate.Speed(**hour)) for c in runs})
+    rates = ("--lr", "1e-6", "--lr", "0.01", "--tuning-seed", "7", "--seed", "1", "--loss", "cross-entropy")
+    small = ("--epochs", "2", "--width", "8", "--batch-size", "512", "--threads", "1", "--store", tmp_path / "s.sqlite")
+    call("study", "run", *rates, *small)
+    with Store(tmp_path / "s.sqlite") as store:
+        assert [r.config.lr for r in store.runs() if not r.tuning] == [0.01]
+    shown = " ".join(call("study", "run", *rates, *small, "--dry-run").split())
+    assert shown.partition(" trainings, ")[2].startswith("about 3 h 00 min with --processes 1, 0 s still to do."), shown
 
 
 def test_a_toml_file_then_options(tmp_path):

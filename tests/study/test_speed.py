@@ -10,6 +10,7 @@ from hypersimplex.study.caveats import caveats
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.figures import curves_figure
 from hypersimplex.study.records import Run
+from hypersimplex.study.report import reach_table
 from hypersimplex.study.results import results
 from hypersimplex.study.speed import Curve, area, compare, curve, headline, levels, ratio, reach
 from hypersimplex.study.stats import cells
@@ -102,6 +103,7 @@ def test_the_sentence_a_practitioner_wants():
     mse = [r for r in reached if r.loss == "mse"]
     assert {(r.reached, r.runs) for r in mse} == {(0, 2)}
     assert all(math.isnan(r.ratio) for r in mse)
+    assert {line.split("mse")[1] for line in reach_table(mse)[2:-1]} == {" |  |  |  |  | 0 of 2 |"}
     gain = {a.loss: a.difference for a in areas}
     assert gain["cross-entropy"] is None
     assert gain["hypersimplex"] > 0.1 > 0 > gain["mse"]

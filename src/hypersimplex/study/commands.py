@@ -114,15 +114,19 @@ def dry_run(console: Terminal, study: Study, runtime: Runtime, processes: int, p
     todo.append(("compared", trainings(study.at_one_setting())))
     everything = [c for _, configs in todo for c in configs]
     setup.check(everything, runtime)
-    done = set()
+    done: list[RunConfig] = []
     if path.exists():
         with Store(path, read_only=True) as store:
-            done = {r.training for r in store.runs() if r.state in FINISHED}
+            done = [r.config.training() for r in store.runs() if r.state in FINISHED]
+    finished = {c.key() for c in done}
+    if study.tunes:
+        compared = {_at_any_setting(c) for c in done}
+        finished |= {c.key() for c in todo[-1][1] if _at_any_setting(c) in compared}
     times = estimate.seconds(everything, runtime)
     loading = [speed.loading / speed.train for _, speed in times.values()]
     trees = all(c.is_trees for c in everything)
     total = sum(cost for cost, _ in times.values())
-    left = sum(cost for key, (cost, _) in times.items() if key not in done)
+    left = sum(cost for key, (cost, _) in times.items() if key not in finished)
     console.print("losses: " + ", ".join(study.loss))
     for table in _grid_tables(todo, {key: cost for key, (cost, _) in times.items()}):
         console.print(table)
@@ -133,6 +137,10 @@ def dry_run(console: Terminal, study: Study, runtime: Runtime, processes: int, p
     )
     how = "by ten rounds of each kind; most stop early" if trees else "at up to 512 samples a step"
     console.print(f"measured now, {how}; another load on this machine changes it", style="dim")
+
+
+def _at_any_setting(config: RunConfig) -> RunConfig:
+    return replace(config, lr=1.0, tau=None)
 
 
 def _grid_tables(todo: Sequence[tuple[str, list[RunConfig]]], times: Mapping[str, float]) -> list[Table]:

@@ -115,11 +115,15 @@ def reach_table(reached: Sequence[speed.Reach]) -> list[str]:
     head += ["times the baseline's steps", "95 % interval", "runs"]
     rows = []
     for r in reached:
-        ratio = "" if math.isnan(r.ratio) else f"{r.ratio:.2f}"
+        numbers = [_fixed(r.steps, 0), _fixed(r.seconds, 1), _fixed(r.ratio, 2)]
         interval = "" if math.isnan(r.low) else f"{r.low:.2f} to {r.high:.2f}"
-        shown = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss, f"{r.steps:.0f}", f"{r.seconds:.1f}"]
-        rows.append([*shown, ratio, interval, f"{r.reached} of {r.runs}"])
+        place = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss]
+        rows.append([*place, *numbers, interval, f"{r.reached} of {r.runs}"])
     return table(head, rows)
+
+
+def _fixed(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def markdown_table(measure: Measure, rows: Sequence[dict[str, Any]]) -> list[str]:
