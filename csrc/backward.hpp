@@ -6,7 +6,7 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
+constexpr int64_t rows_bytes = 4 << 10, most_rows = 16, short_chain = 256;
 
 template <class T>
 class BackwardTasks {
@@ -43,34 +43,55 @@ class BackwardTasks {
     void all_rows(int64_t first, int64_t count, int threads) const {
         int64_t fit = rows_bytes / static_cast<int64_t>(sizeof(T)) / p.layout.n;
         fit = fit < 1 ? 1 : fit > most_rows ? most_rows : fit;
-        for (int64_t r = 0; r < count; r += fit) rows(first + r, count - r < fit ? count - r : fit, threads);
+        for (int64_t r = 0; r < count; r += fit) {
+            int64_t some = count - r < fit ? count - r : fit;
+            T mean[most_rows], inverse[most_rows];
+            if (p.layout.n <= short_chain && !p.grad_tau) sum_short(first + r, some, mean);
+            else sum_long(first + r, some, threads, mean);
+            T same = static_cast<T>(1 / p.tau.scalar);
+            for (int64_t j = 0; j < some; ++j)
+                inverse[j] = p.tau.values ? static_cast<T>(1 / p.tau[first + r + j]) : same;
+            for (int64_t j = 0; p.grad && j < some; ++j) write(first + r + j, threads, mean[j], inverse[j]);
+        }
     }
 
-    // First the sums of some rows, then their gradients: one row's sums do not wait for another's division.
-    void rows(int64_t first, int64_t count, int threads) const {
-        Dual dual[most_rows];
-        int64_t n = p.layout.n;
+    // The sums of some rows first: one row's do not wait for another's division.
+    void sum_short(int64_t first, int64_t count, T* mean) const {
+        double parts[most_rows][4], active[most_rows], means[most_rows];
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
-            if (n < parallel_row && !p.grad_tau) {
-                dual[r] = dual_row<T, false>(p.y + at, p.v + at, n);
-                continue;
-            }
-            dual[r] = sum_blocks<Dual>(n, threads, [this, at](int64_t from, int64_t to) {
+            active[r] = static_cast<double>(active_parts(p.y + at, p.v + at, p.layout.n, parts[r]));
+        }
+        for (int64_t r = 0; r < count; ++r) {
+            double sum = add_parts(parts[r]);
+            means[r] = active[r] > 0 ? sum / active[r] : 0;
+            mean[r] = static_cast<T>(means[r]);
+        }
+        for (int64_t r = 0; p.grad_k && r < count; ++r) {
+            T y = p.y[p.layout.origin(first + r)];
+            p.grad_k[first + r] = y != y ? std::numeric_limits<double>::quiet_NaN() : means[r];
+        }
+    }
+
+    void sum_long(int64_t first, int64_t count, int threads, T* mean) const {
+        for (int64_t r = 0; r < count; ++r) {
+            int64_t at = p.layout.origin(first + r);
+            Dual dual = sum_blocks<Dual>(p.layout.n, threads, [this, at](int64_t from, int64_t to) {
                 return part(p.y + at + from, p.v + at + from, to - from);
             });
+            T y = p.y[at];
+            report(first + r, y != y, dual);
+            mean[r] = static_cast<T>(dual.mean());
         }
-        for (int64_t r = 0; r < count; ++r) {
-            int64_t at = p.layout.origin(first + r);
-            T y = p.y[at], mean = static_cast<T>(dual[r].mean()),
-              inverse = static_cast<T>(1 / p.tau[first + r]);
-            report(first + r, y != y, dual[r]);
-            if (!p.grad) continue;
-            in_blocks(n, threads, [this, at, mean, inverse](int64_t from, int64_t to) {
-                grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
-            });
-            if (y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
-        }
+    }
+
+    void write(int64_t slice, int threads, T mean, T inverse) const {
+        int64_t at = p.layout.origin(slice), n = p.layout.n;
+        in_blocks(n, threads, [this, at, mean, inverse](int64_t from, int64_t to) {
+            grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
+        });
+        T y = p.y[at];
+        if (y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
     }
 
     HS_APART Dual part(const T* y, const T* v, int64_t n) const {

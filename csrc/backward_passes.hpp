@@ -29,17 +29,13 @@ struct DualLanes {
     typename L::Vec v{}, y{}, vy{};
     typename L::Int count{};
 
-    static HS_INLINE typename L::Int active(typename L::Vec y) {
-        return (y > L::splat(0)) & (y < L::splat(1));
-    }
-
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
-        typename L::Int on = active(yy);
-        v = L::add_where(on, v, vv);
-        count = L::tally(on, count);
+        const Places<T> active(yy);
+        v = active.add(v, vv);
+        count = active.tally(active.on, count);
         if constexpr (full) {
-            y = L::add_where(on, y, yy);
-            vy = L::add_where(on, vy, vv * yy);
+            y = active.add(y, yy);
+            vy = active.add(vy, vv * yy);
         }
     }
 
@@ -81,6 +77,33 @@ HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     return out;
 }
 
+// The sum of v over the active entries of a short row, in four parts; returns how many those are.
+template <class T>
+HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts) {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    constexpr int W = L::width;
+    Vec sum[2] = {};
+    Counter<T> count;
+    auto add = [&](int chain, Vec yy, Vec vv) HS_INLINED {
+        const Places<T> active(yy);
+        sum[chain] = active.add(sum[chain], vv);
+        count.add(active.on);
+    };
+    int64_t i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+        add(0, L::load(y + i), L::load(v + i));
+        add(1, L::load(y + i + W), L::load(v + i + W));
+    }
+    if (i + W <= n) add(0, L::load(y + i), L::load(v + i)), i += W;
+    // The last register overlaps the one before: what is in that counts as zero here.
+    if (i < n && n < W) add(1, L::load_first(y, n), L::load_first(v, n));
+    else if (i < n)
+        add(1, L::keep(L::load(y + n - W), lanes_from<T>(static_cast<int>(W - (n - i)))), L::load(v + n - W));
+    L::store_parts(parts, sum[0] + sum[1]);
+    return count.total();
+}
+
 template <class T>
 HS_INLINE T grad_of(T y, T v, T mean, T inverse) {
     return y > 0 && y < 1 ? (v - mean) * inverse : T(0);
@@ -92,7 +115,7 @@ HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T in
     constexpr int W = L::width;
     using Vec = typename L::Vec;
     Vec m = L::splat(mean), inv = L::splat(inverse);
-    auto of = [&](Vec yy, Vec vv) { return L::keep((vv - m) * inv, DualLanes<T, false>::active(yy)); };
+    auto of = [&](Vec yy, Vec vv) HS_INLINED { return Places<T>(yy).keep((vv - m) * inv); };
     if (n < W) return L::store_first(grad, n, of(L::load_first(y, n), L::load_first(v, n)));
     int64_t i = 0;
     for (; i + W <= n; i += W) L::store(grad + i, of(L::load(y + i), L::load(v + i)));
@@ -168,7 +191,7 @@ struct ColumnDerivative {
             for (int s = 0; s < lay.slots; ++s) {
                 int64_t e = g * lay.step + lay.offset[s];
                 typename L::Vec to = (L::load(v + e) - L::load(m + s * W)) * L::load(inv + s * W);
-                to = L::keep(to, DualLanes<T, false>::active(L::load(y + e))) + L::load(none + s * W);
+                to = Places<T>(L::load(y + e)).keep(to) + L::load(none + s * W);
                 L::store(grad + e, to);
             }
         if (chunk + 1 == chunks.number)

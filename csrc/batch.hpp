@@ -7,6 +7,9 @@
 
 namespace hs::HS_VARIANT {
 
+// Rows so long ask for memory in two halves: more at a time would have to wait.
+constexpr int64_t halved_row = 192;
+
 // The rows that are not settled: those that only search, and those that the next pass may write.
 struct Lists {
     int search[most_slices], write[most_slices], searching, writing;
@@ -18,14 +21,14 @@ class RowBatch {
   public:
     RowBatch(const Rows<T>& all, int64_t first_row, Sink& s) : rows(all), base(first_row), sink(s) {}
 
-    void run(int count) {
+    // `count` rows; `more` follow.
+    void run(int count, int64_t more) {
         double n = static_cast<double>(rows.n);
         begin(count, n);
         for (int number = 0; number < most_passes && open->total(); ++number) {
             split_all();
-            for (int o = 0; o < open->searching; ++o) search(open->search[o]);
-            for (int o = 0; o < open->writing; ++o) write(open->write[o]);
-            for (int j = 0; number == 0 && j < step.count; ++j) sink.fetch(row[j]);
+            if (rows.n >= halved_row && number < 2) pass_all<true>(number, count, more);
+            else pass_all<false>(number, count, more);
             add_up();
             step.update<T>(0, step.count, n, 1);
             sort_out();
@@ -42,7 +45,8 @@ class RowBatch {
         step.count = 0;
         for (int64_t r = base; r < base + count; ++r) {
             double k = rows.k_of(r), tau = rows.tau_of(r);
-            if (at_edge<T>(k, n, tau)) {
+            T inv = rows.tau.values ? static_cast<T>(1 / tau) : same;
+            if (at_edge(k, n, inv)) {
                 select_row(rows, r, sink);
                 continue;
             }
@@ -50,7 +54,7 @@ class RowBatch {
             row[j] = r;
             step.k[j] = k;
             step.tau[j] = tau;
-            inverse[j] = rows.tau.values ? static_cast<T>(1 / tau) : same;
+            inverse[j] = inv;
             moment_parts(rows.row(r), rows.n, part[j], square[j]);
             mean[j] = static_cast<double>(rows.row(r)[0]);
         }
@@ -74,6 +78,26 @@ class RowBatch {
         for (int j = 0; j < step.count; ++j) open->search[j] = j;
         open->searching = step.count;
         open->writing = 0;
+    }
+
+    template <bool long_rows>
+    HS_INLINE void pass_all(int number, int count, int64_t more) {
+        for (int o = 0; o < open->searching; ++o) {
+            if constexpr (long_rows) fetch_half(row[open->search[o]], number, count, more);
+            search(open->search[o]);
+        }
+        for (int o = 0; o < open->writing; ++o) {
+            if constexpr (long_rows) fetch_half(row[open->write[o]], number, count, more);
+            write(open->write[o]);
+        }
+        for (int j = 0; !long_rows && number == 0 && j < step.count; ++j) sink.fetch(row[j], 0, rows.n);
+    }
+
+    // Half of where row r goes, and half of a row of the next batch: while these are searched, both come.
+    HS_INLINE void fetch_half(int64_t r, int half, int count, int64_t more) {
+        int64_t from = half ? rows.n / 2 : 0, to = half ? rows.n : rows.n / 2;
+        sink.fetch(r, from, to);
+        if (r < base + more) fetch_row<false>(rows.row(r + count) + from, to - from);
     }
 
     // The thresholds as the passes take them.

@@ -23,7 +23,7 @@ class ColumnSearch : public Lockstep {
         double n = static_cast<double>(layout.n);
         start_from_sample(x, n);
         for (int j = 0; j < count; ++j)
-            if (at_edge<T>(k[j], n, tau[j])) settled[j] = stuck[j] = near[j] = 1;
+            if (at_edge(k[j], n, static_cast<T>(1 / tau[j]))) settled[j] = stuck[j] = near[j] = 1;
         int64_t whole = layout.n - lay.rest;
         for (int64_t i = 0; i < lay.rows * count; ++i)
             tail[0][i] =

@@ -59,7 +59,6 @@ void pass_columns(const ColumnLanes<T>& lay, const T* from, T* to, int64_t group
                   const LaneThresholds<T>& mu, LaneSums<T>& out) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    using Int = typename L::Int;
     constexpr int W = L::width, run = 32;
     Vec one = L::splat(1);
     for (int64_t g = 0; g < groups; g += run) {
@@ -67,13 +66,13 @@ void pass_columns(const ColumnLanes<T>& lay, const T* from, T* to, int64_t group
         for (int s = 0; s < lay.slots; ++s) {
             const Pass<T> at(L::load(mu.c + s * W), L::load(mu.d + s * W), L::load(mu.inverse + s * W));
             Vec sum[2] = {};
-            Int ones = L::load_int(out.ones + s * W), above = L::load_int(out.active + s * W) + ones;
+            LaneTally<T> tally(L::load_int(out.active + s * W), L::load_int(out.ones + s * W));
             const T* x = from + g * step + lay.offset[s];
             T* y = write ? to + g * step + lay.offset[s] : nullptr;
             int64_t i = g;
             for (; i + 2 <= end; i += 2, x += 2 * step) {
-                Vec p = at.add(L::load(x), sum[0], above, ones);
-                Vec q = at.add(L::load(x + step), sum[1], above, ones);
+                Vec p = at.add(L::load(x), sum[0], tally);
+                Vec q = at.add(L::load(x + step), sum[1], tally);
                 if constexpr (write) {
                     L::store(y, L::min(one, p));
                     L::store(y + step, L::min(one, q));
@@ -81,12 +80,12 @@ void pass_columns(const ColumnLanes<T>& lay, const T* from, T* to, int64_t group
                 }
             }
             if (i < end) {
-                Vec p = at.add(L::load(x), sum[0], above, ones);
+                Vec p = at.add(L::load(x), sum[0], tally);
                 if constexpr (write) L::store(y, L::min(one, p));
             }
             L::add_to(out.sum + s * W, sum[0] + sum[1]);
-            L::store_int(out.active + s * W, above - ones);
-            L::store_int(out.ones + s * W, ones);
+            L::store_int(out.active + s * W, tally.active());
+            L::store_int(out.ones + s * W, tally.ones());
         }
     }
 }

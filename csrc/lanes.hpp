@@ -96,6 +96,7 @@ struct Lanes {
             for (int l = 0; l < 4; ++l) p[l] = l < lanes ? static_cast<double>(v[l]) : 0;
         }
     }
+    static HS_INLINE Vec to_numbers(Int v) { return __builtin_convertvector(v, Vec); }
     static HS_INLINE int64_t total_int(Int v) { return static_cast<int64_t>(fold<IntOf<T>>(v)); }
 
     // Halves are added until one register of 16 bytes is left: shorter chains than lane by lane.
@@ -183,6 +184,17 @@ struct Lanes {
     }
     static HS_INLINE Vec magnitude(Vec v) {
         return (Vec)((Int)v & splat_int(std::numeric_limits<IntOf<T>>::max()));
+    }
+    // min(top, max(0, v)) of numbers, top not negative. As integers, which positive numbers order alike:
+    // those have more units than additions, which the processor would otherwise wait for.
+    static HS_INLINE Vec clip(Vec v, Vec top) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(T) == 4)
+            return (Vec)_mm512_min_epi32((__m512i)top, _mm512_max_epi32((__m512i)v, _mm512_setzero_si512()));
+        else return (Vec)_mm512_min_epi64((__m512i)top, _mm512_max_epi64((__m512i)v, _mm512_setzero_si512()));
+#else
+        return min(top, max(splat(0), v));
+#endif
     }
     static HS_INLINE Int tally(Int mask, Int counts) {
 #if defined(__AVX512F__)

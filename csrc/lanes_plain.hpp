@@ -22,6 +22,12 @@ struct Row {
     Row operator*(Row o) const {
         return each([&](int l) { return v[l] * o.v[l]; });
     }
+    Row operator/(Row o) const {
+        return each([&](int l) { return v[l] / o.v[l]; });
+    }
+    Row operator|(Row o) const {
+        return each([&](int l) { return v[l] | o.v[l]; });
+    }
     Row operator&(Row o) const {
         return each([&](int l) { return v[l] & o.v[l]; });
     }
@@ -57,6 +63,9 @@ struct Lanes {
     static void store_parts(double* p, Vec v) {
         for (int l = 0; l < 4; ++l) p[l] = 0;
         for (int l = 0; l < width; ++l) p[l % 4] += static_cast<double>(v.v[l]);
+    }
+    static Vec to_numbers(Int v) {
+        return Vec::each([&](int l) { return static_cast<T>(v.v[l]); });
     }
     static int64_t total_int(Int v) {
         int64_t s = 0;
@@ -98,6 +107,7 @@ struct Lanes {
     static Vec magnitude(Vec v) {
         return Vec::each([&](int l) { return std::fabs(v.v[l]); });
     }
+    static Vec clip(Vec v, Vec top) { return min(top, max(splat(0), v)); }
     static Int tally(Int mask, Int counts) { return counts - mask; }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
@@ -124,6 +134,11 @@ Row<IntOf<T>, W> operator<(Row<T, W> a, Row<T, W> b) {
 template <class T, int W>
 Row<IntOf<T>, W> operator>=(Row<T, W> a, Row<T, W> b) {
     return Row<IntOf<T>, W>::each([&](int l) { return a.v[l] >= b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); });
+}
+
+template <class T, int W>
+Row<IntOf<T>, W> operator==(Row<T, W> a, Row<T, W> b) {
+    return Row<IntOf<T>, W>::each([&](int l) { return a.v[l] == b.v[l] ? IntOf<T>(-1) : IntOf<T>(0); });
 }
 
 }    // namespace hs::HS_VARIANT

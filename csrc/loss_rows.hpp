@@ -99,7 +99,7 @@ struct LossSink {
     LossSums parts[most_classes_together] = {};    // per row, until it is done
     Split<T> last[most_classes_together] = {};
 
-    void fetch(int64_t) const {}
+    void fetch(int64_t, int64_t, int64_t) const {}
     bool wanted() const { return true; }
     bool thresholds() const { return true; }
 

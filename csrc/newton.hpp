@@ -129,7 +129,8 @@ HS_INLINE void advance(Search& s, const Sums& sums, double k, double n, double t
 // Whether the solved slice has no active entry but for rounding: the active entries sum to a whole number,
 // and that number is none or all of them.
 HS_INLINE bool is_flat(const Sums& s, double k) {
-    return s.active == 0 || (k == std::floor(k) && (s.active_sum < 0.5 || s.active - s.active_sum < 0.5));
+    bool either = (s.active_sum < 0.5) | (s.active - s.active_sum < 0.5);
+    return (s.active == 0) | ((k == std::floor(k)) & either);
 }
 
 // Where no entry is active every mu between two entries solves the problem; the house takes the middle, or

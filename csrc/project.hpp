@@ -19,8 +19,8 @@ struct ProjectSink {
     int threads;
     Result& result;
 
-    HS_INLINE void fetch(int64_t row) const {
-        if (y) fetch_row(y + row * spacing, p.layout.n);
+    HS_INLINE void fetch(int64_t row, int64_t from, int64_t to) const {
+        if (y) fetch_row<true>(y + row * spacing + from, to - from);
     }
     bool wanted() const { return y != nullptr; }
     bool thresholds() const { return p.mu != nullptr; }

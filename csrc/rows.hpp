@@ -10,7 +10,6 @@ template <class T>
 struct Pass {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    using Int = typename L::Int;
     Vec c, shift, inv;
 
     HS_INLINE Pass(Vec at, Vec rest, Vec inverse) : c(at), shift(rest * inverse), inv(inverse) {}
@@ -18,9 +17,9 @@ struct Pass {
 
     HS_INLINE Vec place(Vec x) const { return L::fused(x - c, inv, shift); }
 
-    HS_INLINE Vec add(Vec x, Vec& sum, Tally<T>& tally) const { return tally.add(place(x), sum); }
-    HS_INLINE Vec add(Vec x, Vec& sum, Int& above, Int& ones) const {
-        return add_active<T>(place(x), sum, above, ones);
+    template <class Counts>
+    HS_INLINE Vec add(Vec x, Vec& sum, Counts& counts) const {
+        return counts.add(place(x), sum);
     }
 };
 
@@ -122,27 +121,27 @@ HS_INLINE Sums pass_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     return sums_of(add_parts(parts), counts);
 }
 
-// Asks for memory that will be written soon.
-template <class T>
-HS_INLINE void fetch_row(const T* y, int64_t n) {
+// Asks for memory that will be written soon, or read.
+template <bool write, class T>
+HS_INLINE void fetch_row(const T* row, int64_t n) {
 #if defined(__GNUC__)
     constexpr int64_t line = 64 / sizeof(T);
-    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(y + i, 1, 2);
+    for (int64_t i = 0; i < n; i += line) __builtin_prefetch(row + i, write, 2);
 #endif
 }
 
-// The projection alone, once mu is known to be right.
+// The projection alone, once mu is known to be right: then there is no NaN.
 template <class T>
 HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     using L = Lanes<T>;
     constexpr int W = L::width;
     const Pass<T> at(mu, inverse);
-    typename L::Vec zero = L::splat(0), one = L::splat(1);
+    typename L::Vec one = L::splat(1);
     int64_t i = 0;
-    for (; i + W <= n; i += W) L::store(y + i, L::min(one, L::max(zero, at.place(L::load(x + i)))));
+    for (; i + W <= n; i += W) L::store(y + i, L::clip(at.place(L::load(x + i)), one));
     if (i == n) return;
-    if (n >= W) return L::store(y + n - W, L::min(one, L::max(zero, at.place(L::load(x + n - W)))));
-    L::store_first(y, n, L::min(one, L::max(zero, at.place(L::load_first(x, n)))));
+    if (n >= W) return L::store(y + n - W, L::clip(at.place(L::load(x + n - W)), one));
+    L::store_first(y, n, L::clip(at.place(L::load_first(x, n)), one));
 }
 
 // The largest entry of the lower and the smallest of the upper side of a slice that lies apart at mu.

@@ -2,6 +2,7 @@
 // would cost more than the row itself.
 #pragma once
 #include "batch.hpp"
+#include "lane_search.hpp"
 #include "transpose.hpp"
 
 namespace hs::HS_VARIANT {
@@ -9,7 +10,7 @@ namespace hs::HS_VARIANT {
 constexpr int64_t side_bytes = 16 << 10;    // half of the first-level cache
 constexpr int most_side_by_side = 64;
 template <class T>
-constexpr int longest_side_by_side = Lanes<T>::width < 16 ? 24 : 32;
+constexpr int longest_side_by_side = sizeof(T) == 4 ? 96 : 32;
 
 // How many rows of n entries go side by side; 0 if they are too long for it.
 template <class T>
@@ -22,127 +23,157 @@ template <class T, class Sink>
 class SideBySide {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    using Int = typename L::Int;
     static constexpr int W = L::width;
 
   public:
     SideBySide(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
 
-    void run(int64_t first_row, int number) {
+    // `number` rows from the first on; `more` follow.
+    void run(int64_t first_row, int number, int64_t more) {
         base = first_row;
         count = number;
-        slots = (count + W - 1) / W;
-        double n = static_cast<double>(rows.n);
-        begin(n);
-        int open[most_side_by_side / W], opened = slots;
-        for (int s = 0; s < slots; ++s) open[s] = s;
-        for (int pass = 0; pass < most_passes && opened; ++pass) {
-            for (int o = 0; o < opened; ++o) look(open[o] * W);
-            int left = 0;
-            for (int o = 0; o < opened; ++o) {
-                int s = open[o];
-                if (!step.update<T>(s * W, s * W + W, n, 1)) open[left++] = s;
-            }
-            opened = left;
-        }
-        for (int j = 0; j < count; ++j) finish(j);
-    }
-
-  private:
-    void begin(double n) {
+        int slots = (count + W - 1) / W;
         lanes = slots * W;
         transpose(rows.row(base), rows.spacing, entries, lanes, count, rows.n);
         for (int64_t i = 0; count < lanes && i < rows.n; ++i)
             for (int j = count; j < lanes; ++j) entries[i * lanes + j] = 0;
-        for (int j = 0; j < lanes; ++j) {
-            step.k[j] = j < count ? rows.k_of(base + j) : 1;
-            step.tau[j] = j < count ? rows.tau_of(base + j) : 1;
-            inverse[j] = static_cast<T>(1 / step.tau[j]);
-        }
-        guess_all(n);
-        for (int j = 0; j < lanes; ++j) {
-            edge[j] = j < count && at_edge<T>(step.k[j], n, step.tau[j]);
-            step.settled[j] = edge[j] || j >= count;
+        for (int s = 0; s < slots; ++s) begin(s * W);
+        until_settled(slots, rough_passes, [&](int s, int pass) HS_INLINED {
+            fetch_quarter(s, pass, more);
+            return search[s].approach(entries + s * W, lanes, rows.n);
+        });
+        for (int s = 0; s < slots; ++s) search[s].unsettle();
+        until_settled(slots, precise_passes, [&](int s, int) HS_INLINED {
+            return search[s].arrive(entries + s * W, lanes, rows.n);
+        });
+        for (int s = 0; s < slots; ++s) end(s * W, count - s * W < W ? count - s * W : W);
+    }
+
+  private:
+    // turn(slot, pass) for every slot until it is true. Slot by slot: while one waits for its divisions the
+    // next one reads.
+    template <class Turn>
+    HS_INLINE void until_settled(int slots, int passes, Turn turn) {
+        int open[most_side_by_side / W], opened = slots;
+        for (int s = 0; s < slots; ++s) open[s] = s;
+        for (int pass = 0; pass < passes && opened; ++pass) {
+            int left = 0;
+            for (int o = 0; o < opened; ++o) {
+                int s = open[o];
+                open[left] = s;
+                left += !turn(s, pass);
+            }
+            opened = left;
         }
     }
 
-    void guess_all(double n) {
-        double mean[most_side_by_side], variance[most_side_by_side], z[most_side_by_side],
-            all = quantile(rows.k.scalar, n);
-        for (int j = 0; j < lanes; ++j) z[j] = rows.k.values ? quantile(step.k[j], n) : all;
-        for (int at = 0; at < lanes; at += W) {
-            Vec origin = L::load(entries + at), one = {}, two = {};
-            const T* x = entries + at;
-            for (int64_t i = 0; i < rows.n; ++i, x += lanes) {
-                Vec t = L::load(x) - origin;
-                one += t;
-                two += t * t;
-            }
-            T first[W], second[W];
-            L::store(first, one);
-            L::store(second, two);
-            for (int l = 0; l < W; ++l) {
-                double m = static_cast<double>(first[l]) / n, square = static_cast<double>(second[l]) / n;
-                mean[at + l] = static_cast<double>(entries[at + l]) + m;
-                variance[at + l] = square - m * m;
-            }
-            for (int j = at; j < at + W; ++j)
-                if (!(variance[j] < std::numeric_limits<T>::max()) && j < count) {
-                    Moments m = moments_row(rows.row(base + j), rows.n);
-                    mean[j] = m.center();
-                    variance[j] = m.variance();
-                    z[j] = quantile(m, step.k[j]);
-                }
+    // Where these rows go, and the next rows: while these are searched, both come. A quarter with each pass:
+    // more at a time would have to wait.
+    HS_INLINE void fetch_quarter(int slot, int quarter, int64_t more) {
+        for (int j = slot * W + quarter * W / 4; quarter < 4 && j < slot * W + (quarter + 1) * W / 4; ++j) {
+            if (j < count) sink.fetch(base + j, 0, rows.n);
+            if (j < more) fetch_row<false>(rows.row(base + count + j), rows.n);
         }
-        for (int j = 0; j < lanes; ++j)
-            step.set(j, start_near(mean[j], variance[j] > 0 ? variance[j] : 0, z[j], step.tau[j]));
     }
 
-    // One pass over the rows in lanes [at, at + W).
-    HS_INLINE void look(int at) {
-        T c[W], d[W];
+    // A first guess for the rows in lanes [at, at + W).
+    void begin(int at) {
+        T whole[W], rest[W], tau[W], guess[W], width[W], z[W], mean[W], variance[W];
+        T all = static_cast<T>(quantile(rows.k.scalar, static_cast<double>(rows.n)));
         for (int l = 0; l < W; ++l) {
-            Split<T> mu = split<T>(step.mu[at + l], step.low[at + l]);
-            c[l] = mu.c;
-            d[l] = mu.d;
+            int64_t r = base + (at + l < count ? at + l : 0);
+            ks[at + l] = rows.k_of(r);
+            taus[at + l] = rows.tau_of(r);
         }
-        const Pass<T> pass(L::load(c), L::load(d), L::load(inverse + at));
-        Int above = {}, ones = {};
-        double* total = step.active_sum + at;
-        for (int l = 0; l < W; ++l) total[l] = 0;
+        for (int l = 0; l < W; ++l) {
+            double k = ks[at + l];
+            whole[l] = static_cast<T>(std::floor(k));
+            rest[l] = static_cast<T>(k - std::floor(k));
+            tau[l] = static_cast<T>(taus[at + l]);
+            inverse[at + l] = static_cast<T>(1 / taus[at + l]);
+            z[l] = all;
+        }
+        for (int l = 0; rows.k.values && l < W; ++l)
+            z[l] = static_cast<T>(quantile(ks[at + l], static_cast<double>(rows.n)));
+        moments(at, mean, variance, z);
+        for (int l = 0; l < W; ++l) {
+            T spread = std::sqrt(variance[l] + tau[l] * tau[l] / 12);
+            guess[l] = mean[l] - tau[l] / 2 + spread * z[l];
+            width[l] = tau[l] / 2 + spread / 8;
+        }
+        search[at / W].start(whole, rest, tau, inverse + at, guess, width);
+    }
+
+    void moments(int at, T* mean, T* variance, T* z) const {
+        Vec origin = L::load(entries + at), one[2] = {}, two[2] = {};
         const T* x = entries + at;
-        // Short chains, for the reason given in pass_parts.
-        for (int64_t i = 0; i < rows.n;) {
-            Vec a = {}, b = {};
-            int64_t stop = i + 16 < rows.n ? i + 16 : rows.n;
-            for (; i + 2 <= stop; i += 2, x += 2 * lanes) {
-                pass.add(L::load(x), a, above, ones);
-                pass.add(L::load(x + lanes), b, above, ones);
-            }
-            if (i < stop) pass.add(L::load(x), a, above, ones), x += lanes, ++i;
-            L::add_to(total, a + b);
-        }
-        IntOf<T> counts[2][W];
-        L::store_int(counts[0], above - ones);
-        L::store_int(counts[1], ones);
+        auto add = [&](int chain) HS_INLINED {
+            Vec t = L::load(x) - origin;
+            one[chain] += t;
+            two[chain] = L::plus_product(two[chain], t, t);
+            x += lanes;
+        };
+        for (int64_t i = 0; i + 2 <= rows.n; i += 2) add(0), add(1);
+        if (rows.n % 2) add(0);
+        T first[W], second[W], n = static_cast<T>(rows.n), most = std::numeric_limits<T>::max();
+        L::store(first, one[0] + one[1]);
+        L::store(second, two[0] + two[1]);
+        int odd = 0;
         for (int l = 0; l < W; ++l) {
-            step.active[at + l] = static_cast<double>(counts[0][l]);
-            step.ones[at + l] = static_cast<double>(counts[1][l]);
+            T m = first[l] / n, square = second[l] / n;
+            mean[l] = entries[at + l] + m;
+            variance[l] = square > m * m ? square - m * m : 0;
+            odd |= !(square < most);
+        }
+        for (int l = 0; odd && l < W && at + l < count; ++l) {
+            if (second[l] / n < most) continue;
+            Moments m = moments_row(rows.row(base + at + l), rows.n);
+            mean[l] = static_cast<T>(m.center());
+            variance[l] = static_cast<T>(m.variance());
+            z[l] = static_cast<T>(quantile(m, ks[at + l]));
         }
     }
 
-    HS_INLINE void finish(int j) {
-        if (edge[j] || step.stuck[j] || !step.settled[j]) return solve_row(rows, base + j, sink);
-        finish_row(rows, base + j, step.mu[j], step.low[j], step.sums(j), inverse[j], false, sink);
+    // The last step of the rows in lanes [at, at + number), in double precision, and what becomes of them.
+    void end(int at, int number) {
+        T c[W], d[W], active[W], ones[W];
+        IntOf<T> settled[W];
+        double mu[W], low[W], n = static_cast<double>(rows.n);
+        int64_t solved[W], flat[W];
+        const LaneSearch<T>& found = search[at / W];
+        found.store(c, d, active, ones, settled);
+        for (int l = 0; l < W; ++l) {
+            double k = ks[at + l];
+            Sums sums{found.sum(l), static_cast<double>(active[l]), static_cast<double>(ones[l])};
+            double change = (sums.total() - k) * taus[at + l] / sums.active, from = static_cast<double>(c[l]);
+            double moved = static_cast<double>(d[l]) + (sums.active > 0 ? change : 0);
+            mu[l] = from + moved;
+            low[l] = moved - (mu[l] - from);
+            Split<T> parts = split<T>(mu[l], low[l]);
+            c[l] = parts.c;
+            d[l] = parts.d;
+            flat[l] = is_flat(sums, k);
+            solved[l] = (settled[l] != 0) & !at_edge(k, n, inverse[at + l]);
+        }
+        for (int l = 0; l < number; ++l) {
+            int64_t r = base + at + l;
+            T inv = inverse[at + l];
+            if (!solved[l]) solve_row(rows, r, sink);
+            else if (!flat[l]) end_row(rows, r, {c[l], d[l]}, mu[l] + low[l], inv, false, sink);
+            else
+                finish_row(rows, r, mu[l], low[l],
+                           {found.sum(l), static_cast<double>(active[l]), static_cast<double>(ones[l])}, inv,
+                           false, sink);
+        }
     }
 
     const Rows<T>& rows;
     Sink& sink;
     int64_t base;
-    int count, slots, lanes;
-    Lockstep step;
+    int count, lanes;
+    LaneSearch<T> search[most_side_by_side / W];
+    double ks[most_side_by_side], taus[most_side_by_side];
     T inverse[most_side_by_side];
-    bool edge[most_side_by_side];
     alignas(64) T entries[side_bytes / sizeof(T)];
 };
 
@@ -153,8 +184,10 @@ template <class T, class Sink>
 void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     if (int64_t side = rows_side_by_side<T>(rows.n)) {
         SideBySide<T, Sink> search(rows, sink);
-        for (int64_t r = 0; r < count; r += side)
-            search.run(r, static_cast<int>(count - r < side ? count - r : side));
+        for (int64_t r = 0; r < count; r += side) {
+            int64_t number = count - r < side ? count - r : side;
+            search.run(r, static_cast<int>(number), count - r - number);
+        }
         return;
     }
     if (rows.n > short_row || rows.all < 3) {
@@ -165,8 +198,10 @@ void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     // a step.
     int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
     fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
-    for (int64_t r = 0; r < count; r += fit)
-        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(count - r < fit ? count - r : fit));
+    for (int64_t r = 0; r < count; r += fit) {
+        int64_t number = count - r < fit ? count - r : fit;
+        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(number), count - r - number);
+    }
 }
 
 }    // namespace hs::HS_VARIANT

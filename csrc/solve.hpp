@@ -1,5 +1,5 @@
 // The search over contiguous rows. What becomes of a row once its threshold is known is the sink's business:
-//   void fetch(row)                       says that the row will be wanted soon
+//   void fetch(row, from, to)             says that a part of the row will be wanted soon
 //   bool wanted()                         whether it wants a last pass at all
 //   Sums pass(row, x, at, inverse)        that pass; its sums judge the threshold
 //   Counts pass_parts(..., parts)         the same of a short row, the sum in four parts
@@ -30,8 +30,8 @@ struct Rows {
 
 // Problems without a Newton step: nothing to search for, or a tau beyond the type's range.
 template <class T>
-bool at_edge(double k, double n, double tau) {
-    return k == 0 || k == n || !std::isfinite(static_cast<T>(1 / tau));
+HS_INLINE bool at_edge(double k, double n, T inverse) {
+    return (k == 0) | (k == n) | !std::isfinite(inverse);
 }
 
 template <class T, class Sink>
@@ -68,6 +68,14 @@ HS_APART void finish_flat(const Rows<T>& rows, int64_t r, Split<T> at, const Sum
     if (sink.thresholds()) sink.done(r, mu);
 }
 
+// The last of a row that is not flat, or where that makes no difference.
+template <class T, class Sink>
+HS_INLINE void end_row(const Rows<T>& rows, int64_t r, Split<T> at, double mu, T inverse, bool written,
+                       Sink& sink) {
+    if (sink.wanted() && !written) sink.write(r, rows.row(r), at, inverse);
+    if (sink.thresholds()) sink.done(r, mu);
+}
+
 // The last of a row whose search has settled.
 template <class T, class Sink>
 HS_INLINE void finish_row(const Rows<T>& rows, int64_t r, double mu, double low, const Sums& sums, T inverse,
@@ -75,8 +83,7 @@ HS_INLINE void finish_row(const Rows<T>& rows, int64_t r, double mu, double low,
     Split<T> at = split<T>(mu, low);
     if (is_flat(sums, rows.k_of(r)) && (sums.active > 0 || sink.thresholds()))
         return finish_flat(rows, r, at, sums, inverse, written, sink);
-    if (sink.wanted() && !written) sink.write(r, rows.row(r), at, inverse);
-    if (sink.thresholds()) sink.done(r, mu + low);
+    end_row(rows, r, at, mu + low, inverse, written, sink);
 }
 
 // A sample of runs of neighboring entries, in the cache.
@@ -116,9 +123,9 @@ Search start_of(const T* x, int64_t n, double k, double tau) {
 template <class T, class Sink>
 void solve_row(const Rows<T>& rows, int64_t r, Sink& sink) {
     double n = static_cast<double>(rows.n), k = rows.k_of(r), tau = rows.tau_of(r);
-    if (at_edge<T>(k, n, tau)) return select_row(rows, r, sink);
-    const T* x = rows.row(r);
     T inverse = static_cast<T>(1 / tau);
+    if (at_edge(k, n, inverse)) return select_row(rows, r, sink);
+    const T* x = rows.row(r);
     Search s = start_of(x, rows.n, k, tau);
     Sums sums{0, 0, 0};
     bool written = false;

@@ -10,39 +10,63 @@ namespace hs::HS_VARIANT {
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector) && !defined(HS_PLAIN_LANES)
 #define HS_SHUFFLE
-template <class Vec, size_t... l>
-HS_INLINE Vec interleave_low(Vec a, Vec b, std::index_sequence<l...>) {
-    return __builtin_shufflevector(a, b, (l / 2 + (l & 1) * sizeof...(l))...);
+// Of every 16 bytes the lower half of a and of b, lane by lane; with `half`, the upper.
+template <int half, class Vec, size_t... l>
+HS_INLINE Vec interleave(Vec a, Vec b, std::index_sequence<l...>) {
+    constexpr size_t W = sizeof...(l), g = 16 * W / sizeof(Vec);
+    return __builtin_shufflevector(a, b, (l / g * g + l % g / 2 + half * g / 2 + l % 2 * W)...);
 }
-template <class Vec, size_t... l>
-HS_INLINE Vec interleave_high(Vec a, Vec b, std::index_sequence<l...>) {
-    return __builtin_shufflevector(a, b, (sizeof...(l) / 2 + l / 2 + (l & 1) * sizeof...(l))...);
+// Every second 16 bytes of a, then of b, from the first on; with `odd`, from the second.
+template <int odd, class Vec, size_t... l>
+HS_INLINE Vec every_second(Vec a, Vec b, std::index_sequence<l...>) {
+    constexpr size_t W = sizeof...(l), g = 16 * W / sizeof(Vec);
+    return __builtin_shufflevector(a, b, (2 * (l / g) * g % W + odd * g + l % g + l / (W / 2) * W)...);
+}
+
+// The transpose of W registers: first within 16 bytes, then of pieces of 16 bytes. Other ways need shuffles
+// across the whole register in every step, which are slower.
+template <class T>
+HS_INLINE void transpose_registers(typename Lanes<T>::Vec* r) {
+    constexpr int W = Lanes<T>::width, g = 16 / sizeof(T), pieces = W / g;
+    std::make_index_sequence<W> lanes;
+    typename Lanes<T>::Vec next[W];
+    for (int round = 1; round < g; round *= 2) {
+        for (int i = 0; i < W / 2; ++i) {
+            int at = i / (g / 2) * g + i % (g / 2), to = i / (g / 2) * g + i % (g / 2) * 2;
+            next[to] = interleave<0>(r[at], r[at + g / 2], lanes);
+            next[to + 1] = interleave<1>(r[at], r[at + g / 2], lanes);
+        }
+        for (int i = 0; i < W; ++i) r[i] = next[i];
+    }
+    // Register p * g + q holds pieces of column q; those of one q change places.
+    if constexpr (pieces > 1)
+        for (int round = 1; round < pieces; round *= 2) {
+            for (int p = 0; p < pieces / 2; ++p)
+                for (int q = 0; q < g; ++q) {
+                    next[p * g + q] = every_second<0>(r[2 * p * g + q], r[(2 * p + 1) * g + q], lanes);
+                    next[(p + pieces / 2) * g + q] =
+                        every_second<1>(r[2 * p * g + q], r[(2 * p + 1) * g + q], lanes);
+                }
+            for (int i = 0; i < W; ++i) r[i] = next[i];
+        }
 }
 #endif
 #endif
 
-// A W x W corner of a row-major array, transposed: log2(W) rounds of interleaving. With masks, of fewer rows
-// and columns as well.
+// A W x W corner of a row-major array, transposed. With masks, of fewer rows and columns as well.
 template <class T>
 HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t to_step,
                                 int rows = Lanes<T>::width, int columns = Lanes<T>::width) {
 #if defined(HS_SHUFFLE)
     using L = Lanes<T>;
     constexpr int W = L::width;
-    std::make_index_sequence<W> lanes;
-    typename L::Vec r[W], next[W];
+    typename L::Vec r[W];
     for (int l = 0; l < W; ++l) {
         if (l >= rows) r[l] = typename L::Vec{};
         else
             r[l] = columns < W ? L::load_first(from + l * from_step, columns) : L::load(from + l * from_step);
     }
-    for (int round = 1; round < W; round *= 2) {
-        for (int i = 0; i < W / 2; ++i) {
-            next[2 * i] = interleave_low(r[i], r[i + W / 2], lanes);
-            next[2 * i + 1] = interleave_high(r[i], r[i + W / 2], lanes);
-        }
-        for (int i = 0; i < W; ++i) r[i] = next[i];
-    }
+    transpose_registers<T>(r);
     for (int l = 0; l < W; ++l) {
         if (l >= columns) return;
         if (rows < W) L::store_first(to + l * to_step, rows, r[l]);

@@ -204,6 +204,7 @@ void test_all(const Variant& v, bool everything) {
 // With an argument, only the tests of threads: those are what ThreadSanitizer is for.
 int main(int arguments, char**) {
     searches::test_few_active_entries();
+    searches::test_lanes();
     for (const Variant* v : variants) {
         if (!v->supported()) {
             std::printf("%s: not supported by this processor\n", v->name);

@@ -91,7 +91,7 @@ def test_ties_get_equal_parts_however_small_tau_is(fe, dtype, tau):
 def test_infinities(fe, dtype, x, k, y, mu):
     x = np.array(x, dtype)
     np.testing.assert_array_equal(widened(fe.soft_binary_argmax(x, k)), y)
-    np.testing.assert_array_equal(widened(fe.threshold(x, k)), mu)
+    np.testing.assert_allclose(widened(fe.threshold(x, k)), mu, rtol=6e-8)  # what float32 can tell
 
 
 @every_dtype

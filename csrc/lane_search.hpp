@@ -1,0 +1,134 @@
+// The threshold search of as many rows as a register has lanes, in T's own precision. It says which rows it
+// has settled; the others are for a more careful search.
+#pragma once
+#include "newton.hpp"
+#include "rows.hpp"
+
+namespace hs::HS_VARIANT {
+
+constexpr int rough_passes = 10, precise_passes = 3;
+constexpr int64_t precise_run = 32;    // entries whose sums are single precision
+
+template <class T>
+class LaneSearch {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    using Int = typename L::Int;
+    static constexpr int W = L::width;
+    static constexpr T inf = std::numeric_limits<T>::infinity();
+
+  public:
+    // k = whole + rest. The threshold is c + d; `jump` is how far to go while one end is unknown.
+    void start(const T* whole_k, const T* rest_k, const T* taus, const T* inverses, const T* guess,
+               const T* jump) {
+        whole = L::load(whole_k);
+        rest = L::load(rest_k);
+        tau = L::load(taus);
+        inverse = L::load(inverses);
+        c = L::load(guess);
+        d = L::splat(0);
+        width = L::load(jump);
+        lo = L::splat(-inf);
+        hi = L::splat(inf);
+        settled = Int{};
+    }
+
+    // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l].
+    HS_INLINE bool approach(const T* x, int64_t spacing, int64_t n) {
+        Vec r = rough_sum(x, spacing, n) * inverse - (whole + rest);
+        advance(r, L::splat(T(1e-3)) >= L::magnitude(r), false);
+        return all_settled();
+    }
+
+    // The same for the rest of the way. The step that is then left is so small that no pass has to confirm
+    // it.
+    HS_INLINE bool arrive(const T* x, int64_t spacing, int64_t n) {
+        precise_sums(x, spacing, n);
+        T sum[W];
+        for (int l = 0; l < W; ++l) sum[l] = static_cast<T>(sums[l]);
+        Vec r = (ones - whole) + (L::load(sum) - rest), noise = L::splat(T(sizeof(T) == 8 ? 1e-13 : 1e-6));
+        advance(r, noise * active >= L::magnitude(r), true);
+        return all_settled();
+    }
+
+    void unsettle() { settled = Int{}; }
+
+    double sum(int l) const { return sums[l]; }
+
+    // What was found: the thresholds, what was counted there, and which lanes have settled.
+    void store(T* at, T* low, T* active_count, T* one_count, IntOf<T>* done) const {
+        L::store(at, c);
+        L::store(low, d);
+        L::store(active_count, active);
+        L::store(one_count, ones);
+        L::store_int(done, settled);
+    }
+
+  private:
+    bool all_settled() const { return L::total_int(L::tally(settled, Int{})) == W; }
+
+    // By the residual r at c + d. A lane where r is `small` takes its last step here; after a precise pass it
+    // stays, and the last step is taken in double precision.
+    HS_INLINE void advance(Vec r, Int small, bool precise) {
+        Vec zero = L::splat(0), half = L::splat(T(0.5)), four = L::splat(4);
+        Int up = r > zero, flat = small & ~(active > zero);
+        lo = L::pick(up, c, lo);
+        hi = L::pick(up, hi, c);
+        Vec moved = d + r * tau / active, newton = c + moved, between = (lo + hi) * half;
+        // A rough step must make way, or two points could lead to each other again and again; a precise one
+        // may be smaller than c can tell.
+        Int inside = precise ? (newton >= lo) & (hi >= newton) : small | ((newton > lo) & (newton < hi));
+        Int bracketed = L::magnitude(between) < L::splat(inf);
+        Vec jump = L::pick(up, c + width, c - width);
+        width = L::pick(inside | bracketed, width, width * four);
+        Int stays = precise ? settled | small : settled | flat;
+        Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
+        if (precise) d = L::pick(stays, d, L::keep(moved - (newton - c), inside));
+        c = L::pick(stays, c, next);
+        settled = settled | small;
+    }
+
+    // tau times the sum of the projection. An entry at the end of the active range counts as active.
+    HS_INLINE Vec rough_sum(const T* x, int64_t spacing, int64_t n) {
+        Vec total[2] = {};
+        Int count[2] = {};
+        auto add = [&](const T* p, int chain) HS_INLINED {
+            Vec t = L::load(p) - c, inside = L::clip(t, tau);
+            total[chain] += inside;
+            count[chain] = L::tally(inside == t, count[chain]);
+        };
+        int64_t i = 0;
+        for (; i + 2 <= n; i += 2, x += 2 * spacing) add(x, 0), add(x + spacing, 1);
+        if (i < n) add(x, 0);
+        active = L::to_numbers(count[0] + count[1]);
+        return total[0] + total[1];
+    }
+
+    // Of the active entries alone, in short chains for the reason given in pass_parts, and then in double
+    // precision: the last step must not lose what the last pass saw.
+    HS_INLINE void precise_sums(const T* x, int64_t spacing, int64_t n) {
+        const Pass<T> at(c, d, inverse);
+        LaneTally<T> tally;
+        for (int l = 0; l < W; ++l) sums[l] = 0;
+        for (int64_t i = 0; i < n;) {
+            Vec total[2] = {};
+            int64_t stop = i + precise_run < n ? i + precise_run : n;
+            for (; i + 2 <= stop; i += 2, x += 2 * spacing) {
+                at.add(L::load(x), total[0], tally);
+                at.add(L::load(x + spacing), total[1], tally);
+            }
+            if (i < stop) at.add(L::load(x), total[0], tally), x += spacing, ++i;
+            L::add_to(sums, total[0]);
+            L::add_to(sums, total[1]);
+        }
+        active = L::to_numbers(tally.active());
+        ones = L::to_numbers(tally.ones());
+    }
+
+    Vec c, d, lo, hi, width, tau, inverse, whole, rest;
+    Vec active, ones;
+    double sums[W];    // of the active entries
+    Int settled;
+};
+
+}    // namespace hs::HS_VARIANT
