@@ -7,7 +7,7 @@
 namespace hs::HS_VARIANT {
 
 constexpr int rough_passes = 10, precise_passes = 3;
-constexpr int64_t precise_run = 32;    // entries whose sums are single precision
+constexpr int64_t precise_run = 16;    // entries whose sums are single precision
 
 template <class T>
 class LaneSearch {
@@ -104,8 +104,7 @@ class LaneSearch {
         return total[0] + total[1];
     }
 
-    // Of the active entries alone, in short chains for the reason given in pass_parts, and then in double
-    // precision: the last step must not lose what the last pass saw.
+    // Of the active entries alone, in short chains for the reason given in pass_parts.
     HS_INLINE void precise_sums(const T* x, int64_t spacing, int64_t n) {
         const Pass<T> at(c, d, inverse);
         LaneTally<T> tally;
@@ -118,8 +117,7 @@ class LaneSearch {
                 at.add(L::load(x + spacing), total[1], tally);
             }
             if (i < stop) at.add(L::load(x), total[0], tally), x += spacing, ++i;
-            L::add_to(sums, total[0]);
-            L::add_to(sums, total[1]);
+            L::add_to(sums, total[0] + total[1]);
         }
         active = L::to_numbers(tally.active());
         ones = L::to_numbers(tally.ones());
