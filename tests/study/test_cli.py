@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -288,6 +289,8 @@ def test_own_data_gives_the_same_report(tmp_path):
 
 def test_a_reader_that_has_read_enough_is_no_error(filled):
     words = [sys.executable, "-m", "hypersimplex.cli", "study", "report", "--format", "json", "--store", str(filled)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": buffered}
+    with subprocess.Popen(words, **pipes) as process:
         process.stdout.close()
         assert process.stderr.read() == ""

@@ -65,3 +65,4 @@ def write(text: str) -> None:
     from hypersimplex.study.console import visible
 
     sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()  # at Python's exit, a reader that has gone would be an error
