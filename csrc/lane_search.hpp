@@ -51,7 +51,13 @@ class LaneSearch {
         return all_settled();
     }
 
-    void unsettle() { settled = Int{}; }
+    // Between the two: the bracket goes too. Near the end rough sums may be on the wrong side, and how many
+    // passes there were depends on the other lanes.
+    void unsettle() {
+        settled = Int{};
+        lo = L::splat(-inf);
+        hi = L::splat(inf);
+    }
 
     double sum(int l) const { return sums[l]; }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hypersimplex import _kernel, reference
-from tests.kernel import exact, shapes
+from tests.kernel import checks, exact, shapes
 
 VARIANTS = ("baseline", "avx2", "avx512")
 
@@ -65,3 +65,14 @@ def test_the_yardstick_agrees_with_the_reference(seed):
             for got, right in zip(exact.pull_back(y, v, tau), reference.vjp(y, v, tau), strict=True):
                 np.testing.assert_allclose(got, right, rtol=0, atol=1e-12 / tau.min())
             np.testing.assert_array_equal(exact.largest(x, np.floor(k)), reference.binary_argmax(x, np.floor(k)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # the bracket of a row side by side kept what passes for other rows had put there
+        "n=65 slices=127 layout=strided dtype=f4 values=masked apart=True seed=1702812906",
+    ],
+)
+def test_problems_that_failed_once(text):
+    checks.check(shapes.parse(text))
