@@ -4,6 +4,8 @@ import gzip
 import json
 import multiprocessing
 import sqlite3
+import threading
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -209,6 +211,17 @@ def test_processes_on_one_file_lose_nothing(tmp_path):
         assert len(store.runs()) == 4
         assert [len(store.epochs(RunConfig(seed=s).key())) for s in range(3)] == [60, 60, 60]
         assert len(store.events()) == 180
+
+
+def test_a_new_file_that_another_process_is_preparing_is_waited_for(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        soon = threading.Timer(0.3, other.execute, ["COMMIT"])
+        soon.start()
+        with Store(tmp_path / "s.sqlite") as store:
+            store.add_runs([RunConfig()])
+            assert len(store.runs()) == 1
+        soon.join()
 
 
 def test_a_claim_is_exclusive_and_ends(tmp_path):

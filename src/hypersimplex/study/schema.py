@@ -2,10 +2,12 @@
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 VERSION = 1
+PATIENCE = 60.0  # seconds for other writers
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS trainings (
     key TEXT PRIMARY KEY, config TEXT NOT NULL, state TEXT NOT NULL DEFAULT 'pending',
@@ -55,6 +57,19 @@ def tables_of(db: sqlite3.Connection, path: Path) -> set[str]:
     if found not in (0, VERSION):
         raise StoreError(f"{path} was written by another version (schema {found}, this is {VERSION})")
     return tables
+
+
+def write_ahead(db: sqlite3.Connection) -> None:
+    """Switch to WAL mode. Where two processes switch a new file at once, SQLite refuses one of them without waiting."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def pivot(names: Sequence[str], of_one: bool) -> str:

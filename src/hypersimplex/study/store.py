@@ -30,14 +30,14 @@ class Store:
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
         self.path = Path(path)
         with self._explained():
-            # Autocommit: a transaction is always written out by `_transaction`. A minute of patience for other writers.
+            # Autocommit: a transaction is always written out by `_transaction`.
             if read_only:
                 self._db = sqlite3.connect(
-                    schema.read_only_address(self.path), timeout=60, isolation_level=None, uri=True
+                    schema.read_only_address(self.path), timeout=schema.PATIENCE, isolation_level=None, uri=True
                 )
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+                self._db = sqlite3.connect(self.path, timeout=schema.PATIENCE, isolation_level=None)
             try:
                 self._db.row_factory = sqlite3.Row
                 tables = schema.tables_of(self._db, self.path)
@@ -50,7 +50,7 @@ class Store:
                 raise
 
     def _prepare(self, tables: set[str]) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
+        schema.write_ahead(self._db)
         self._db.execute("PRAGMA synchronous=NORMAL")
         # `measures` came later; older programs go on to use a file that has it.
         if "measures" not in tables:
