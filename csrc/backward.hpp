@@ -6,7 +6,7 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t rows_bytes = 4 << 10, most_rows = 16, short_chain = 256;
+constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
 
 template <class T>
 class BackwardTasks {
@@ -46,7 +46,7 @@ class BackwardTasks {
         for (int64_t r = 0; r < count; r += fit) {
             int64_t some = count - r < fit ? count - r : fit;
             T mean[most_rows], inverse[most_rows];
-            if (p.layout.n <= short_chain && !p.grad_tau) sum_short(first + r, some, mean);
+            if (fit > 1 && !p.grad_tau) sum_short(first + r, some, mean);
             else sum_long(first + r, some, threads, mean);
             T same = static_cast<T>(1 / p.tau.scalar);
             for (int64_t j = 0; j < some; ++j)
@@ -95,7 +95,9 @@ class BackwardTasks {
     }
 
     HS_APART Dual part(const T* y, const T* v, int64_t n) const {
-        return p.grad_tau ? dual_row<T, true>(y, v, n) : dual_row<T, false>(y, v, n);
+        if (p.grad_tau) return dual_row(y, v, n);
+        double parts[4], active = static_cast<double>(active_parts(y, v, n, parts));
+        return {active, add_parts(parts), 0, 0};
     }
 
     void scattered(int64_t slice, int threads) const {

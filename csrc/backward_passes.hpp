@@ -2,6 +2,7 @@
 // gradient.
 #pragma once
 #include "columns.hpp"
+#include "rows.hpp"
 
 namespace hs::HS_VARIANT {
 
@@ -22,7 +23,7 @@ struct Dual {
     }
 };
 
-// Sums over registers; the sums of products only when tau asks for them.
+// Sums over registers; those of products only when tau asks for them.
 template <class T, bool full>
 struct DualLanes {
     using L = Lanes<T>;
@@ -49,12 +50,13 @@ struct DualLanes {
     }
 };
 
-template <class T, bool full>
+// With the sums of products.
+template <class T>
 HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
     Dual out{0, 0, 0, 0};
-    DualLanes<T, full> a, b;
+    DualLanes<T, true> a, b;
     if (n < W) {
         a.add(L::load_first(y, n), L::load_first(v, n));
         a.collect(b, out);
@@ -77,30 +79,37 @@ HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     return out;
 }
 
-// The sum of v over the active entries of a short row, in four parts; returns how many those are.
+// The sum of v over the active entries of a row, in four parts; returns how many those are.
 template <class T>
 HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     constexpr int W = L::width;
-    Vec sum[2] = {};
     Counter<T> count;
-    auto add = [&](int chain, Vec yy, Vec vv) HS_INLINED {
+    auto add = [&](Vec& sum, Vec yy, Vec vv) HS_INLINED {
         const Places<T> active(yy);
-        sum[chain] = active.add(sum[chain], vv);
+        sum = active.add(sum, vv);
         count.add(active.on);
     };
+    ChainedSum<T> all(n);
     int64_t i = 0;
-    for (; i + 2 * W <= n; i += 2 * W) {
-        add(0, L::load(y + i), L::load(v + i));
-        add(1, L::load(y + i + W), L::load(v + i + W));
-    }
-    if (i + W <= n) add(0, L::load(y + i), L::load(v + i)), i += W;
+    all.add_pairs(i, [&](int64_t stop) HS_INLINED {
+        Vec a = {}, b = {};
+        for (; i + 2 * W <= stop; i += 2 * W) {
+            add(a, L::load(y + i), L::load(v + i));
+            add(b, L::load(y + i + W), L::load(v + i + W));
+        }
+        return a + b;
+    });
+    if (i + W <= n) add(all.sum, L::load(y + i), L::load(v + i)), i += W;
+    Vec rest = {};
     // The last register overlaps the one before: what is in that counts as zero here.
-    if (i < n && n < W) add(1, L::load_first(y, n), L::load_first(v, n));
+    if (i < n && n < W) add(rest, L::load_first(y, n), L::load_first(v, n));
     else if (i < n)
-        add(1, L::keep(L::load(y + n - W), lanes_from<T>(static_cast<int>(W - (n - i)))), L::load(v + n - W));
-    L::store_parts(parts, sum[0] + sum[1]);
+        add(rest, L::keep(L::load(y + n - W), lanes_from<T>(static_cast<int>(W - (n - i)))),
+            L::load(v + n - W));
+    all.sum += rest;
+    all.store(parts);
     return count.total();
 }
 
@@ -117,9 +126,8 @@ HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T in
     Vec m = L::splat(mean), inv = L::splat(inverse);
     auto of = [&](Vec yy, Vec vv) HS_INLINED { return Places<T>(yy).keep((vv - m) * inv); };
     if (n < W) return L::store_first(grad, n, of(L::load_first(y, n), L::load_first(v, n)));
-    int64_t i = 0;
-    for (; i + W <= n; i += W) L::store(grad + i, of(L::load(y + i), L::load(v + i)));
-    if (i < n) L::store(grad + n - W, of(L::load(y + n - W), L::load(v + n - W)));
+    auto value = [&](int64_t i) HS_INLINED { return of(L::load(y + i), L::load(v + i)); };
+    if (store_behind(grad, n, value) < n) L::store(grad + n - W, value(n - W));
 }
 
 struct LaneDuals {

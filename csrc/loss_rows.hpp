@@ -70,15 +70,13 @@ void loss_grad(const T* x, const Targets<T>& y, int64_t from, int64_t to, Split<
                T scale, T* grad) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    constexpr int W = L::width;
     const Pass<T> at(mu, inverse);
     Vec m = L::splat(mean), s = L::splat(scale), zero = L::splat(0), one = L::splat(1);
-    int64_t i = from;
-    for (; i + W <= to; i += W) {
-        Vec t = at.place(L::load(x + i));
-        L::store(grad + i, L::keep(((t - y.load(i)) - m) * s, (t > zero) & (t < one)));
-    }
-    for (; i < to; ++i) {
+    auto value = [&](int64_t i) HS_INLINED {
+        Vec t = at.place(L::load(x + from + i));
+        return L::keep(((t - y.load(from + i)) - m) * s, (t > zero) & (t < one));
+    };
+    for (int64_t i = from + store_behind(grad + from, to - from, value); i < to; ++i) {
         T t = ((x[i] - mu.c) - mu.d) * inverse;
         grad[i] = t > 0 && t < 1 ? ((t - y.at(i)) - mean) * scale : T(0);
     }

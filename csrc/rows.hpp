@@ -57,6 +57,37 @@ HS_INLINE typename Lanes<T>::Vec pass_rest(const T* x, T* y, int64_t i, int64_t 
     return sum;
 }
 
+// A sum over a row, in short chains: in a long one, equal numbers would round to the same side every time.
+template <class T>
+struct ChainedSum {
+    using L = Lanes<T>;
+    static constexpr int W = L::width, run = 64 * W, chain = 16 * W;
+    int64_t n;
+    typename L::Vec sum{};
+    typename L::Wide total{};
+
+    HS_INLINE explicit ChainedSum(int64_t entries) : n(entries) {}
+
+    // All pairs of registers: pairs(stop) returns the sum of those from i on, and moves i.
+    template <class Pairs>
+    HS_INLINE void add_pairs(const int64_t& i, Pairs pairs) {
+        if (n <= chain) {
+            sum = pairs(n);
+            return;
+        }
+        while (i + 2 * W <= n) {
+            int64_t end = i + run < n ? i + run : n;
+            while (i + 2 * W <= end) sum += pairs(i + chain < end ? i + chain : end);
+            total += L::widen(sum);
+            sum = typename L::Vec{};
+        }
+    }
+    HS_INLINE void store(double* parts) const {
+        L::store_parts(parts, n <= chain ? sum : typename L::Vec{});
+        if (n > chain) parts[0] = L::total(total + L::widen(sum));
+    }
+};
+
 // The registers from i on, in pairs, as far as `stop`.
 template <class T, bool write>
 HS_INLINE typename Lanes<T>::Vec pass_pairs(const T* x, T* y, int64_t& i, int64_t stop, const Pass<T>& at,
@@ -87,30 +118,19 @@ template <class T, bool write>
 HS_INLINE Counts pass_parts(const T* x, T* y, int64_t n, Split<T> mu, T inverse, double* parts) {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
-    constexpr int W = L::width, run = 64 * W, chain = 16 * W;
+    constexpr int W = L::width;
     const Pass<T> at(mu, inverse);
     Tally<T> tally;
-    Vec sum = {};
-    typename L::Wide total = {};
+    ChainedSum<T> all(n);
     int64_t i = 0;
-    // Sums of short chains: in a long one, equal numbers would round to the same side every time.
-    if (n <= chain) sum = pass_pairs<T, write>(x, y, i, n, at, tally);
-    else
-        while (i + 2 * W <= n) {
-            int64_t end = i + run < n ? i + run : n;
-            while (i + 2 * W <= end)
-                sum += pass_pairs<T, write>(x, y, i, i + chain < end ? i + chain : end, at, tally);
-            total += L::widen(sum);
-            sum = Vec{};
-        }
+    all.add_pairs(i, [&](int64_t stop) HS_INLINED { return pass_pairs<T, write>(x, y, i, stop, at, tally); });
     if (i + W <= n) {
-        Vec p = at.add(L::load(x + i), sum, tally);
+        Vec p = at.add(L::load(x + i), all.sum, tally);
         if constexpr (write) L::store(y + i, L::min(L::splat(1), p));
         i += W;
     }
-    if (i < n) sum += pass_rest<T, write>(x, y, i, n, at, tally);
-    L::store_parts(parts, n <= chain ? sum : Vec{});
-    if (n > chain) parts[0] = L::total(total + L::widen(sum));
+    if (i < n) all.sum += pass_rest<T, write>(x, y, i, n, at, tally);
+    all.store(parts);
     return tally.counts();
 }
 
@@ -130,6 +150,31 @@ HS_INLINE void fetch_row(const T* row, int64_t n) {
 #endif
 }
 
+// Stores value(i) for the registers at i = 0, W, ... that fit into n entries; returns where the rest begins.
+// Each is stored after the next four have been computed: a load right behind a store to the same place of
+// another page waits for it, and arrays that were allocated one after the other often lie so.
+template <class T, class Value>
+HS_INLINE int64_t store_behind(T* to, int64_t n, Value value) {
+    using L = Lanes<T>;
+    constexpr int W = L::width, ahead = 4, block = ahead * W;
+    typename L::Vec now[ahead], next[ahead];
+    auto compute = [&](int64_t from) HS_INLINED {
+        for (int j = 0; j < ahead; ++j) next[j] = value(from + j * W);
+    };
+    int64_t i = 0;
+    if (n >= block) {
+        for (compute(0); i + 2 * block <= n; i += block) {
+            for (int j = 0; j < ahead; ++j) now[j] = next[j];
+            compute(i + block);
+            for (int j = 0; j < ahead; ++j) L::store(to + i + j * W, now[j]);
+        }
+        for (int j = 0; j < ahead; ++j) L::store(to + i + j * W, next[j]);
+        i += block;
+    }
+    for (; i + W <= n; i += W) L::store(to + i, value(i));
+    return i;
+}
+
 // The projection alone, once mu is known to be right: then there is no NaN.
 template <class T>
 HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
@@ -137,10 +182,9 @@ HS_INLINE void write_row(const T* x, T* y, int64_t n, Split<T> mu, T inverse) {
     constexpr int W = L::width;
     const Pass<T> at(mu, inverse);
     typename L::Vec one = L::splat(1);
-    int64_t i = 0;
-    for (; i + W <= n; i += W) L::store(y + i, L::clip(at.place(L::load(x + i)), one));
-    if (i == n) return;
-    if (n >= W) return L::store(y + n - W, L::clip(at.place(L::load(x + n - W)), one));
+    auto value = [&](int64_t i) HS_INLINED { return L::clip(at.place(L::load(x + i)), one); };
+    if (store_behind(y, n, value) == n) return;
+    if (n >= W) return L::store(y + n - W, value(n - W));
     L::store_first(y, n, L::clip(at.place(L::load_first(x, n)), one));
 }
 

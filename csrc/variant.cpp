@@ -53,7 +53,6 @@ static const Constant constants[] = {
     {"narrow_columns", narrow_columns},
     {"loss_wide_tile", most_classes_together},
     {"loss_gathered", gathered},
-    {"backward_short_row", short_chain},
     {"backward_rows_bytes", rows_bytes},
     {"backward_rows_most", most_rows},
     {"binary_task", binary_task},

@@ -57,7 +57,7 @@ def _sizes(dtype: str) -> set[int]:
 def lengths(dtype: str) -> list[int]:
     """Lengths of a slice where the kernel changes its way, and some registers with a rest."""
     width = _kernel.constants()[f"float{8 * int(dtype[1])}_lanes"]
-    return _around(_sizes(dtype) | {width * times for times in (2, 3, 16, 32, 64)})
+    return _around(_sizes(dtype) | {width * times for times in (2, 3, 4, 8, 16, 32, 64)})
 
 
 def counts(dtype: str) -> list[int]:
