@@ -3,8 +3,9 @@
 Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A
 time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
 "/ copy" compares forward with a plain copy of x into warm memory, the least that reading and writing takes. Then the
-memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, and
-what two threads take on a busy machine, with as many other busy processes as there are processors.
+memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, what
+masks cost (every fifth entry -inf), and what two threads take on a busy machine, with as many other busy processes as
+there are processors.
 """
 
 import argparse
@@ -115,6 +116,20 @@ def busy_lines(rounds: int) -> Iterator[list[str]]:
         yield [size(shape), *(f"{each:.0f}" for each in us), f"{us[1] / us[0]:.2f}"]
 
 
+def masked_lines(rounds: int) -> Iterator[list[str]]:
+    """Forward of rows of which every fifth entry is masked, and of the same rows without masks, in turn."""
+    for shape in ((32768, 8), (16384, 16), (4096, 64), (1024, 256), (1024, 1000)):
+        x, v = problem(shape)
+        masked = x.masked_fill(v > 0.84, -torch.inf)
+        masked[:, 0] = x[:, 0]
+        k = shape[1] / 10
+        with timing.threads(1):
+            steps = {"masked": partial(soft_binary_argmax, masked, k), "plain": partial(soft_binary_argmax, x, k)}
+            times = timing.interleave(steps, 5 * rounds, timing.calls_for(steps["plain"]))
+        us = [timing.microseconds(times, name) for name in steps]
+        yield [size(shape), *(f"{each:.0f}" for each in us), f"{timing.ratio(times, 'masked', 'plain'):.2f}"]
+
+
 def peak_memory(name: str, n: int) -> None:
     """Print the bytes that forward and backward of one function need. In a process of its own: peaks only rise."""
     x, v = problem((1, n))
@@ -171,9 +186,13 @@ def main() -> None:
     if not options.quick:
         print("\nForward and backward, from 10^6 to 10^7 entries: " + "; ".join(growth(rows)))
     if options.device == "cpu":
+        rounds = 3 if options.quick else options.rounds
+        print("\nForward of rows with masks, one thread:\n")
+        header = ["shape", "masked, us", "plain, us", "masked / plain"]
+        print(timing.table(header, list(masked_lines(rounds)), markdown=options.markdown))
         print("\nForward beside as many busy processes as there are processors:\n")
         header = ["shape", "1 thread, us", "2 threads, us", "2 threads / 1"]
-        print(timing.table(header, list(busy_lines(3 if options.quick else options.rounds)), markdown=options.markdown))
+        print(timing.table(header, list(busy_lines(rounds)), markdown=options.markdown))
     if options.csv:
         with open(options.csv, "w", newline="") as file:
             csv.writer(file).writerows([[field.name for field in fields(Row)], *map(astuple, rows)])

@@ -23,6 +23,7 @@ template <class T, class Sink>
 class SideBySide {
     using L = Lanes<T>;
     using Vec = typename L::Vec;
+    using Int = typename L::Int;
     static constexpr int W = L::width;
 
   public:
@@ -125,13 +126,50 @@ class SideBySide {
             variance[l] = square > m * m ? square - m * m : 0;
             odd |= !(square < most);
         }
-        for (int l = 0; odd && l < W && at + l < count; ++l) {
+        if (!odd) return;
+        T finite_mean[W], finite_variance[W], finite_z[W];
+        finite_moments(at, finite_mean, finite_variance, finite_z);
+        // Each row by itself: what it starts from must not depend on its neighbors.
+        for (int l = 0; l < W && at + l < count; ++l) {
             if (second[l] / n < most) continue;
-            Moments m = moments_row(rows.row(base + at + l), rows.n);
+            mean[l] = finite_mean[l];
+            variance[l] = finite_variance[l];
+            z[l] = finite_z[l];
+            if (variance[l] < most) continue;
+            Moments m = moments_of_huge(rows.row(base + at + l), rows.n);
             mean[l] = static_cast<T>(m.center());
             variance[l] = static_cast<T>(m.variance());
             z[l] = static_cast<T>(quantile(m, ks[at + l]));
         }
+    }
+
+    // Without the infinities, of which masks are made.
+    HS_APART void finite_moments(int at, T* mean, T* variance, T* z) const {
+        Vec most = L::splat(std::numeric_limits<T>::max()), sum = {}, square = {};
+        Int finite = {}, certain = {};
+        auto each = [&](auto add) HS_INLINED {
+            const T* x = entries + at;
+            for (int64_t i = 0; i < rows.n; ++i, x += lanes) {
+                Vec v = L::load(x);
+                add(v, most >= L::magnitude(v));
+            }
+        };
+        each([&](Vec v, Int is_finite) HS_INLINED {
+            sum = L::add_where(is_finite, sum, v);
+            finite = L::tally(is_finite, finite);
+            certain = L::tally(v > most, certain);
+        });
+        Vec usable = L::to_numbers(finite), number = L::max(L::splat(1), usable), center = sum / number;
+        each([&](Vec v, Int is_finite)
+                 HS_INLINED { square = L::add_where(is_finite, square, (v - center) * (v - center)); });
+        T each_usable[W], sure[W];
+        L::store(mean, center);
+        L::store(variance, square / number);
+        L::store(each_usable, usable);
+        L::store(sure, L::to_numbers(certain));
+        for (int l = 0; l < W; ++l)
+            z[l] = static_cast<T>(
+                quantile(ks[at + l] - static_cast<double>(sure[l]), static_cast<double>(each_usable[l])));
     }
 
     // The last step of the rows in lanes [at, at + number), in double precision, and what becomes of them.
