@@ -4,8 +4,8 @@ Run with `python -m benchmarks.operator`. In every row the three take turns, so 
 time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
 "/ copy" compares forward with a plain copy of x into warm memory, the least that reading and writing takes. Then the
 memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, what
-masks cost (every fifth entry -inf), and what two threads take on a busy machine, with as many other busy processes as
-there are processors.
+small temperatures and masks (every fifth entry -inf) cost, and what two threads take on a busy machine, with as many
+other busy processes as there are processors.
 """
 
 import argparse
@@ -116,18 +116,22 @@ def busy_lines(rounds: int) -> Iterator[list[str]]:
         yield [size(shape), *(f"{each:.0f}" for each in us), f"{us[1] / us[0]:.2f}"]
 
 
-def masked_lines(rounds: int) -> Iterator[list[str]]:
-    """Forward of rows of which every fifth entry is masked, and of the same rows without masks, in turn."""
-    for shape in ((32768, 8), (16384, 16), (4096, 64), (1024, 256), (1024, 1000)):
+SHORT_AND_LONG = ((32768, 8), (16384, 16), (4096, 64), (1024, 256), (1024, 1000))
+TAUS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+
+
+def harder_lines(rounds: int) -> Iterator[list[str]]:
+    """Forward of rows of which every fifth entry is masked, and at small temperatures, over that without."""
+    for shape in SHORT_AND_LONG:
         x, v = problem(shape)
         masked = x.masked_fill(v > 0.84, -torch.inf)
         masked[:, 0] = x[:, 0]
-        k = shape[1] / 10
+        steps = {str(tau): partial(soft_binary_argmax, x, shape[1] / 10, tau) for tau in TAUS}
+        steps["masked"] = partial(soft_binary_argmax, masked, shape[1] / 10)
         with timing.threads(1):
-            steps = {"masked": partial(soft_binary_argmax, masked, k), "plain": partial(soft_binary_argmax, x, k)}
-            times = timing.interleave(steps, 5 * rounds, timing.calls_for(steps["plain"]))
-        us = [timing.microseconds(times, name) for name in steps]
-        yield [size(shape), *(f"{each:.0f}" for each in us), f"{timing.ratio(times, 'masked', 'plain'):.2f}"]
+            times = timing.interleave(steps, 2 * rounds, timing.calls_for(steps["1.0"]))
+        ratios = [f"{timing.ratio(times, name, '1.0'):.2f}" for name in steps if name != "1.0"]
+        yield [size(shape), f"{timing.microseconds(times, '1.0'):.0f}", *ratios]
 
 
 def peak_memory(name: str, n: int) -> None:
@@ -187,9 +191,9 @@ def main() -> None:
         print("\nForward and backward, from 10^6 to 10^7 entries: " + "; ".join(growth(rows)))
     if options.device == "cpu":
         rounds = 3 if options.quick else options.rounds
-        print("\nForward of rows with masks, one thread:\n")
-        header = ["shape", "masked, us", "plain, us", "masked / plain"]
-        print(timing.table(header, list(masked_lines(rounds)), markdown=options.markdown))
+        print("\nForward with a small tau or with masks, over tau = 1 without, one thread:\n")
+        header = ["shape", "tau = 1, us", *(f"tau = {tau:g}" for tau in TAUS[1:]), "masked"]
+        print(timing.table(header, list(harder_lines(rounds)), markdown=options.markdown))
         print("\nForward beside as many busy processes as there are processors:\n")
         header = ["shape", "1 thread, us", "2 threads, us", "2 threads / 1"]
         print(timing.table(header, list(busy_lines(rounds)), markdown=options.markdown))

@@ -19,12 +19,20 @@ struct Lists {
 template <class T, class Sink>
 class RowBatch {
   public:
-    RowBatch(const Rows<T>& all, int64_t first_row, Sink& s) : rows(all), base(first_row), sink(s) {}
+    RowBatch(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
 
-    // `count` rows; `more` follow.
-    void run(int count, int64_t more) {
+    // `count` rows from the first on; `more` follow.
+    void run(int64_t first, int count, int64_t more) {
+        int64_t which[most_slices];
+        for (int j = 0; j < count; ++j) which[j] = first + j;
+        run(which, count, more);
+    }
+
+    // Any rows.
+    void run(const int64_t* which, int count, int64_t more) {
         double n = static_cast<double>(rows.n);
-        begin(count, n);
+        base = which[0];
+        begin(which, count, n);
         for (int number = 0; number < most_passes && open->total(); ++number) {
             split_all();
             if (rows.n >= halved_row && number < 2) pass_all<true>(number, count, more);
@@ -39,11 +47,12 @@ class RowBatch {
     }
 
   private:
-    void begin(int count, double n) {
+    void begin(const int64_t* which, int count, double n) {
         double mean[most_slices], variance[most_slices], z[most_slices], all = quantile(rows.k.scalar, n);
         T same = static_cast<T>(1 / rows.tau.scalar);
         step.count = 0;
-        for (int64_t r = base; r < base + count; ++r) {
+        for (int given = 0; given < count; ++given) {
+            int64_t r = which[given];
             double k = rows.k_of(r), tau = rows.tau_of(r);
             T inv = rows.tau.values ? static_cast<T>(1 / tau) : same;
             if (at_edge(k, n, inv)) {
@@ -55,7 +64,10 @@ class RowBatch {
             step.k[j] = k;
             step.tau[j] = tau;
             inverse[j] = inv;
-            moment_parts(rows.row(r), rows.n, part[j], square[j]);
+            if (rows.n >= Lanes<T>::width) moment_parts(rows.row(r), rows.n, part[j], square[j]);
+            else    // of so few it counts as odd
+                for (int q = 0; q < 4; ++q)
+                    part[j][q] = square[j][q] = std::numeric_limits<double>::infinity();
             mean[j] = static_cast<double>(rows.row(r)[0]);
         }
         int odd[most_slices], any = 0;

@@ -6,7 +6,7 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int rough_passes = 10, precise_passes = 3;
+constexpr int rough_passes = 26, precise_passes = 3;
 constexpr int64_t precise_run = 16;    // entries whose sums are single precision
 
 template <class T>
@@ -18,19 +18,21 @@ class LaneSearch {
     static constexpr T inf = std::numeric_limits<T>::infinity();
 
   public:
-    // k = whole + rest. The threshold is c + d; `jump` is how far to go while one end is unknown.
+    // k = whole + rest. The threshold is c + d; `far` is how far to go while one end is unknown, for each
+    // entry too many or too few.
     void start(const T* whole_k, const T* rest_k, const T* taus, const T* inverses, const T* guess,
-               const T* jump) {
+               const T* far) {
         whole = L::load(whole_k);
         rest = L::load(rest_k);
         tau = L::load(taus);
         inverse = L::load(inverses);
         c = L::load(guess);
         d = L::splat(0);
-        width = L::load(jump);
+        reach = L::load(far);
         lo = L::splat(-inf);
         hi = L::splat(inf);
-        settled = Int{};
+        hopeless = c + tau == c;
+        settled = hopeless;
     }
 
     // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l].
@@ -54,7 +56,7 @@ class LaneSearch {
     // Between the two: the bracket goes too. Near the end rough sums may be on the wrong side, and how many
     // passes there were depends on the other lanes.
     void unsettle() {
-        settled = Int{};
+        settled = hopeless;
         lo = L::splat(-inf);
         hi = L::splat(inf);
     }
@@ -67,7 +69,7 @@ class LaneSearch {
         L::store(low, d);
         L::store(active_count, active);
         L::store(one_count, ones);
-        L::store_int(done, settled);
+        L::store_int(done, settled & ~hopeless);
     }
 
   private:
@@ -76,18 +78,19 @@ class LaneSearch {
     // By the residual r at c + d. A lane where r is `small` takes its last step here; after a precise pass it
     // stays, and the last step is taken in double precision.
     HS_INLINE void advance(Vec r, Int small, bool precise) {
-        Vec zero = L::splat(0), half = L::splat(T(0.5)), four = L::splat(4);
-        Int up = r > zero, flat = small & ~(active > zero);
+        Vec zero = L::splat(0), half = L::splat(T(0.5));
+        Int up = r > zero, flat = ~(active > zero);
         lo = L::pick(up, c, lo);
         hi = L::pick(up, hi, c);
         Vec moved = d + r * tau / active, newton = c + moved, between = (lo + hi) * half;
-        // A rough step must make way, or two points could lead to each other again and again; a precise one
-        // may be smaller than c can tell.
-        Int inside = precise ? (newton >= lo) & (hi >= newton) : small | ((newton > lo) & (newton < hi));
         Int bracketed = L::magnitude(between) < L::splat(inf);
-        Vec jump = L::pick(up, c + width, c - width);
-        width = L::pick(inside | bracketed, width, width * four);
-        Int stays = precise ? settled | small : settled | flat;
+        // A rough step must make way, or two points could lead to each other again and again, and where c
+        // cannot make any it is as near as it can be; a precise step may be smaller than c can tell.
+        if (!precise) small = small | (newton == c) | (bracketed & ((lo >= between) | (between >= hi)));
+        Int inside = precise ? (newton >= lo) & (hi >= newton) : small | ((newton > lo) & (newton < hi));
+        Vec far = L::max(L::magnitude(r) * reach, tau * half), jump = L::pick(up, c + far, c - far);
+        reach = L::pick(inside | bracketed, reach, reach + reach);
+        Int stays = precise ? settled | small : settled | (small & flat);
         Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
         if (precise) d = L::pick(stays, d, L::keep(moved - (newton - c), inside));
         c = L::pick(stays, c, next);
@@ -129,10 +132,10 @@ class LaneSearch {
         ones = L::to_numbers(tally.ones());
     }
 
-    Vec c, d, lo, hi, width, tau, inverse, whole, rest;
+    Vec c, d, lo, hi, reach, tau, inverse, whole, rest;
     Vec active, ones;
-    double sums[W];    // of the active entries
-    Int settled;
+    double sums[W];           // of the active entries
+    Int settled, hopeless;    // hopeless: tau is less than T can tell
 };
 
 }    // namespace hs::HS_VARIANT

@@ -169,6 +169,6 @@ inline double halfway(double a, double b) {
     return out;
 }
 
-constexpr int most_passes = 14;
+constexpr int most_passes = 28;
 
 }    // namespace hs::HS_VARIANT

@@ -47,7 +47,9 @@ class SideBySide {
         until_settled(slots, precise_passes, [&](int s, int) HS_INLINED {
             return search[s].arrive(entries + s * W, lanes, rows.n);
         });
+        unsolved = 0;
         for (int s = 0; s < slots; ++s) end(s * W, count - s * W < W ? count - s * W : W);
+        if (unsolved) solve_rest();
     }
 
   private:
@@ -79,7 +81,7 @@ class SideBySide {
 
     // A first guess for the rows in lanes [at, at + W).
     void begin(int at) {
-        T whole[W], rest[W], tau[W], guess[W], width[W], z[W], mean[W], variance[W];
+        T whole[W], rest[W], tau[W], guess[W], reach[W], z[W], mean[W], variance[W];
         T all = static_cast<T>(quantile(rows.k.scalar, static_cast<double>(rows.n)));
         for (int l = 0; l < W; ++l) {
             int64_t r = base + (at + l < count ? at + l : 0);
@@ -97,12 +99,15 @@ class SideBySide {
         for (int l = 0; rows.k.values && l < W; ++l)
             z[l] = static_cast<T>(quantile(ks[at + l], static_cast<double>(rows.n)));
         moments(at, mean, variance, z);
+        T n = static_cast<T>(rows.n), little = T(1) / 16;
         for (int l = 0; l < W; ++l) {
             T spread = std::sqrt(variance[l] + tau[l] * tau[l] / 12);
             guess[l] = mean[l] - tau[l] / 2 + spread * z[l];
-            width[l] = tau[l] / 2 + spread / 8;
+            // By the density of a normal variable there, about 8/5 p (1 - p); of k near 0 or n not too far.
+            T k = whole[l] + rest[l], share = (k + little) * (n - k + little);
+            reach[l] = spread * (n * T(0.625)) / share;
         }
-        search[at / W].start(whole, rest, tau, inverse + at, guess, width);
+        search[at / W].start(whole, rest, tau, inverse + at, guess, reach);
     }
 
     void moments(int at, T* mean, T* variance, T* z) const {
@@ -116,60 +121,47 @@ class SideBySide {
         };
         for (int64_t i = 0; i + 2 <= rows.n; i += 2) add(0), add(1);
         if (rows.n % 2) add(0);
-        T first[W], second[W], n = static_cast<T>(rows.n), most = std::numeric_limits<T>::max();
-        L::store(first, one[0] + one[1]);
-        L::store(second, two[0] + two[1]);
-        int odd = 0;
-        for (int l = 0; l < W; ++l) {
-            T m = first[l] / n, square = second[l] / n;
-            mean[l] = entries[at + l] + m;
-            variance[l] = square > m * m ? square - m * m : 0;
-            odd |= !(square < most);
-        }
-        if (!odd) return;
-        T finite_mean[W], finite_variance[W], finite_z[W];
-        finite_moments(at, finite_mean, finite_variance, finite_z);
-        // Each row by itself: what it starts from must not depend on its neighbors.
+        Vec n = L::splat(static_cast<T>(rows.n)), m = (one[0] + one[1]) / n, square = (two[0] + two[1]) / n;
+        Int fits = square < L::splat(std::numeric_limits<T>::max());
+        L::store(mean, origin + m);
+        L::store(variance, L::max(L::splat(0), square - m * m));
+        if (L::total_int(L::tally(fits, Int{})) < W) odd_moments(at, fits, mean, variance, z);
+    }
+
+    // Of the lanes that do not fit: without the infinities, of which masks are made. The other lanes keep
+    // theirs, so that where a row starts from does not depend on its neighbors.
+    HS_APART void odd_moments(int at, const Int& fits, T* mean, T* variance, T* z) const {
+        T most = std::numeric_limits<T>::max(), usable[W], certain[W], odd_z[W];
+        Vec sum = {}, square = {};
+        Int count_of = {}, above = {};
+        auto each = [&](auto add) HS_INLINED {
+            const T* x = entries + at;
+            for (int64_t i = 0; i < rows.n; ++i, x += lanes)
+                add(L::load(x), L::splat(most) >= L::magnitude(L::load(x)));
+        };
+        each([&](Vec v, Int finite) HS_INLINED {
+            sum = L::add_where(finite, sum, v);
+            count_of = L::tally(finite, count_of);
+            above = L::tally(v > L::splat(most), above);
+        });
+        Vec number = L::to_numbers(count_of), some = L::max(L::splat(1), number), center = sum / some;
+        each([&](Vec v, Int finite)
+                 HS_INLINED { square = L::add_where(finite, square, (v - center) * (v - center)); });
+        L::store(mean, L::pick(fits, L::load(mean), center));
+        L::store(variance, L::pick(fits, L::load(variance), square / some));
+        L::store(usable, number);
+        L::store(certain, L::to_numbers(above));
+        for (int l = 0; l < W; ++l)
+            odd_z[l] = static_cast<T>(
+                quantile(ks[at + l] - static_cast<double>(certain[l]), static_cast<double>(usable[l])));
+        L::store(z, L::pick(fits, L::load(z), L::load(odd_z)));
         for (int l = 0; l < W && at + l < count; ++l) {
-            if (second[l] / n < most) continue;
-            mean[l] = finite_mean[l];
-            variance[l] = finite_variance[l];
-            z[l] = finite_z[l];
-            if (variance[l] < most) continue;
+            if (fits[l] || variance[l] < most) continue;
             Moments m = moments_of_huge(rows.row(base + at + l), rows.n);
             mean[l] = static_cast<T>(m.center());
             variance[l] = static_cast<T>(m.variance());
             z[l] = static_cast<T>(quantile(m, ks[at + l]));
         }
-    }
-
-    // Without the infinities, of which masks are made.
-    HS_APART void finite_moments(int at, T* mean, T* variance, T* z) const {
-        Vec most = L::splat(std::numeric_limits<T>::max()), sum = {}, square = {};
-        Int finite = {}, certain = {};
-        auto each = [&](auto add) HS_INLINED {
-            const T* x = entries + at;
-            for (int64_t i = 0; i < rows.n; ++i, x += lanes) {
-                Vec v = L::load(x);
-                add(v, most >= L::magnitude(v));
-            }
-        };
-        each([&](Vec v, Int is_finite) HS_INLINED {
-            sum = L::add_where(is_finite, sum, v);
-            finite = L::tally(is_finite, finite);
-            certain = L::tally(v > most, certain);
-        });
-        Vec usable = L::to_numbers(finite), number = L::max(L::splat(1), usable), center = sum / number;
-        each([&](Vec v, Int is_finite)
-                 HS_INLINED { square = L::add_where(is_finite, square, (v - center) * (v - center)); });
-        T each_usable[W], sure[W];
-        L::store(mean, center);
-        L::store(variance, square / number);
-        L::store(each_usable, usable);
-        L::store(sure, L::to_numbers(certain));
-        for (int l = 0; l < W; ++l)
-            z[l] = static_cast<T>(
-                quantile(ks[at + l] - static_cast<double>(sure[l]), static_cast<double>(each_usable[l])));
     }
 
     // The last step of the rows in lanes [at, at + number), in double precision, and what becomes of them.
@@ -196,7 +188,7 @@ class SideBySide {
         for (int l = 0; l < number; ++l) {
             int64_t r = base + at + l;
             T inv = inverse[at + l];
-            if (!solved[l]) solve_row(rows, r, sink);
+            if (!solved[l]) put_off(r);
             else if (!flat[l]) end_row(rows, r, {c[l], d[l]}, mu[l] + low[l], inv, false, sink);
             else
                 finish_row(rows, r, mu[l], low[l],
@@ -205,10 +197,14 @@ class SideBySide {
         }
     }
 
+    HS_APART void put_off(int64_t row) { rest_of[unsolved++] = row; }
+
+    HS_APART void solve_rest() { RowBatch<T, Sink>(rows, sink).run(rest_of, unsolved, 0); }
+
     const Rows<T>& rows;
     Sink& sink;
-    int64_t base;
-    int count, lanes;
+    int64_t base, rest_of[most_side_by_side];
+    int count, lanes, unsolved;
     LaneSearch<T> search[most_side_by_side / W];
     double ks[most_side_by_side], taus[most_side_by_side];
     T inverse[most_side_by_side];
@@ -238,7 +234,7 @@ void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
     for (int64_t r = 0; r < count; r += fit) {
         int64_t number = count - r < fit ? count - r : fit;
-        RowBatch<T, Sink>(rows, r, sink).run(static_cast<int>(number), count - r - number);
+        RowBatch<T, Sink>(rows, sink).run(r, static_cast<int>(number), count - r - number);
     }
 }
 

@@ -3,6 +3,7 @@
 The default suite takes one problem in forty, `make test-slow` all, and `make fuzz` draws others for as long as asked.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from hypersimplex import _kernel, reference
+from hypersimplex import _kernel, reference, soft_binary_argmax
 from tests.kernel import checks, exact, shapes
 
 VARIANTS = ("baseline", "avx2", "avx512")
@@ -76,3 +77,19 @@ def test_the_yardstick_agrees_with_the_reference(seed):
 )
 def test_problems_that_failed_once(text):
     checks.check(shapes.parse(text))
+
+
+@pytest.mark.parametrize("n", [2, 7, 8, 9, 15, 16, 17, 32, 33, 63, 64, 65, 96, 97, 128])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_small_temperatures(n, dtype):
+    """Down to a tau that is less than the spacing of numbers at x; and no row depends on its neighbors."""
+    rng = np.random.default_rng(n)
+    for offset, tau in itertools.product((0, 1e6), (1, 0.1, 1e-2, 1e-3, 1e-5, 1e-8)):
+        x = (rng.standard_normal((33, n)) + offset).astype(dtype)
+        x[1::4, : n // 3] = -np.inf
+        x[2::4] = rng.standard_cauchy(n) + offset
+        for k in (1.0, n / 10, n / 2):
+            y = soft_binary_argmax(x, k, tau)
+            np.testing.assert_allclose(y, reference.soft_binary_argmax(x, k, tau), rtol=0, atol=1e-6)
+            alone = np.stack([soft_binary_argmax(x[i : i + 1], k, tau)[0] for i in range(6)])
+            np.testing.assert_array_equal(y[:6], alone)
