@@ -31,14 +31,15 @@ class LaneSearch {
         reach = L::load(far);
         lo = L::splat(-inf);
         hi = L::splat(inf);
-        hopeless = c + tau == c;
+        hopeless = ~(c + tau > c);
         settled = hopeless;
     }
 
     // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l].
     HS_INLINE bool approach(const T* x, int64_t spacing, int64_t n) {
         Vec r = rough_sum(x, spacing, n) * inverse - (whole + rest);
-        advance(r, L::splat(T(1e-3)) >= L::magnitude(r), false);
+        // A NaN has no way to go: it is noticed later.
+        advance(r, ~(L::magnitude(r) > L::splat(T(1e-3))), false);
         return all_settled();
     }
 
