@@ -8,6 +8,8 @@
 
 namespace hs::HS_VARIANT {
 
+constexpr int newton_alone = 14;    // steps after which every other one halves the bracket
+
 // One row, a pass at a time: begin() looks at it, advance() makes a pass. Both say whether any is left to do.
 template <class T>
 class BoxSolver {
@@ -113,8 +115,7 @@ class BoxSolver {
         return s;
     }
 
-    // A Newton step. Settled, y is written. After some steps every other one halves what is left, until two
-    // neighbors are the bracket.
+    // A Newton step. Settled, y is written. In the end two neighbors are the bracket.
     Hunt hunt() {
         constexpr double most = std::numeric_limits<double>::max();
         BoxSums found = near ? write(here(), slack(before)) : sums(here());
@@ -131,7 +132,7 @@ class BoxSolver {
         before = found;
         s.last = size;
         follow(s, r, change, found.free > 0);
-        if (pass++ < most_passes || pass % 2 == 0) return Hunt::unsettled;
+        if (pass++ < newton_alone || pass % 2 == 0) return Hunt::unsettled;
         s.lo = s.lo > -most ? s.lo : -most;
         s.hi = s.hi < most ? s.hi : most;
         s.mu = halfway(s.lo, s.hi);
