@@ -38,7 +38,7 @@ class RowBatch {
             if (rows.n >= halved_row && number < 2) pass_all<true>(number, count, more);
             else pass_all<false>(number, count, more);
             add_up();
-            step.update<T>(0, step.count, n, 1);
+            step.update<T>(0, step.count, n, 1, number >= late_pass);
             sort_out();
             if (2 * open->total() < step.count) compact();
         }

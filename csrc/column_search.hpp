@@ -32,7 +32,7 @@ class ColumnSearch : public Lockstep {
         for (int number = 0; number < most_passes; ++number) {
             written = y && number > 0 && all_near();
             pass(x, written ? y : nullptr);
-            if (update<T>(0, count, n, 1)) break;
+            if (update<T>(0, count, n, 1, number >= late_pass)) break;
         }
         for (int j = 0; j < count; ++j) stuck[j] |= !settled[j];
         if (y && !written) pass(x, y);

@@ -31,11 +31,11 @@ struct Lockstep {
     // Judges the last pass over slices [from, to), over n entries of which `fraction` times k are wanted, and
     // steps; true when all are settled.
     template <class T>
-    bool update(int from, int to, double n, double fraction) {
+    bool update(int from, int to, double n, double fraction, bool late = false) {
         int64_t all = 1;
         for (int j = from; j < to; ++j) {
             Search s = search(j);
-            advance<T>(s, sums(j), fraction * k[j], n, tau[j]);
+            advance<T>(s, sums(j), fraction * k[j], n, tau[j], late);
             all &= s.settled;
             set(j, s);
         }

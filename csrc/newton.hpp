@@ -106,13 +106,14 @@ HS_INLINE void step(Search& s, const Sums& sums, double k, double n, double tau)
     follow(s, total - k, (small ? rise : -rise) * tau / run, sums.active > 0);
 }
 
-// Judges the sums of a pass at s.mu + s.low, and steps unless they will do.
+// Judges the sums of a pass at s.mu + s.low, and steps unless they will do. A late pass must be fine: where
+// the sums' own rounding stops a search that took so long, the selection knows better.
 template <class T>
-HS_INLINE void advance(Search& s, const Sums& sums, double k, double n, double tau) {
+HS_INLINE void advance(Search& s, const Sums& sums, double k, double n, double tau, bool late = false) {
     double r = std::fabs(sums.total() - k);
     int64_t exact = (sums.active == 0) & (r == 0);
     int64_t fine = (r <= tolerance<T>(sums, k)) & (sums.active > 0);
-    int64_t stalled = (r <= noise<T>(sums)) & (r > s.last / 2);
+    int64_t stalled = (r <= noise<T>(sums)) & (r > s.last / 2) & !late;
     int64_t bad = !(r >= 0);
     int64_t now = s.settled | exact | fine | stalled | bad;
     Search next = s;
@@ -169,6 +170,6 @@ inline double halfway(double a, double b) {
     return out;
 }
 
-constexpr int most_passes = 28;    // a selection in their place takes as long as a hundred
+constexpr int most_passes = 28, late_pass = 14;    // a selection takes as long as a hundred passes
 
 }    // namespace hs::HS_VARIANT

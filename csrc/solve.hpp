@@ -133,7 +133,7 @@ void solve_row(const Rows<T>& rows, int64_t r, Sink& sink) {
         written = s.near && sink.wanted();
         Split<T> at = split<T>(s.mu, s.low);
         sums = written ? sink.pass(r, x, at, inverse) : sum_row(x, rows.n, at, inverse, rows.threads);
-        advance<T>(s, sums, k, n, tau);
+        advance<T>(s, sums, k, n, tau, number >= late_pass);
     }
     if (s.stuck || !s.settled) return select_row(rows, r, sink);
     finish_row(rows, r, s.mu, s.low, sums, inverse, written, sink);

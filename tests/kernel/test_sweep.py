@@ -93,3 +93,13 @@ def test_small_temperatures(n, dtype):
             np.testing.assert_allclose(y, reference.soft_binary_argmax(x, k, tau), rtol=0, atol=1e-6)
             alone = np.stack([soft_binary_argmax(x[i : i + 1], k, tau)[0] for i in range(6)])
             np.testing.assert_array_equal(y[:6], alone)
+
+
+@pytest.mark.parametrize("n", [96, 97, 431, 3000])
+def test_a_budget_next_to_nothing_among_ties(n):
+    """A search can come near the common largest entry only; where it takes long, its own rounding must not end it."""
+    x = np.random.default_rng(0).integers(-2, 3, size=(3, n)).astype(np.float32)
+    for k, tau in itertools.product((5e-324, 1e-30, 1e-12), (1.0, 29.42727176209282, 1e3)):
+        expected = reference.soft_binary_argmax(x, k, tau)
+        np.testing.assert_allclose(soft_binary_argmax(x, k, tau), expected, rtol=0, atol=2e-7)
+        np.testing.assert_allclose(soft_binary_argmax(x.T, k, tau, axis=0), expected.T, rtol=0, atol=2e-7)
