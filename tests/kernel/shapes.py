@@ -80,6 +80,16 @@ def boundary_problems() -> Iterator[Problem]:
                     yield _fill(rng, n, slices, layout, dtype)
 
 
+def sample(every: int) -> Iterator[Problem]:
+    """One in so many; of the long slices, which are few, one in eight."""
+    long = 0
+    for i, problem in enumerate(boundary_problems()):
+        is_long = problem.n >= _kernel.constants()["parallel_row"]
+        long += is_long
+        if i % every == 0 or (is_long and long % 8 == 1):
+            yield problem
+
+
 def drawn_problem(rng: random.Random) -> Problem:
     """Any problem: length and number of slices near a boundary, or anywhere."""
     dtype = rng.choice(("f4", "f8"))

@@ -93,7 +93,7 @@ def main() -> int:
         rng = random.Random(given.seed)
         problems = (shapes.drawn_problem(rng) for _ in itertools.count())
     else:
-        problems = itertools.islice(shapes.boundary_problems(), 0, None, given.every)
+        problems = shapes.sample(given.every)
     number, bad = run(problems, time.monotonic() + given.seconds, given.most)
     print(*bad, f"{number} problems, {len(bad)} failed: {_kernel.variant()}", sep="\n")
     return 1 if bad or not number else 0

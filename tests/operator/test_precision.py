@@ -189,14 +189,15 @@ def test_float64_is_not_computed_in_float32(fe, dtype, n):
 
 
 @every_front_end_and_dtype((FLOAT64,), (NUMPY, TORCH))
-@pytest.mark.parametrize("n", [9, 17])
+@pytest.mark.parametrize("n", [9, 17, 40, 200])
 def test_an_entry_just_below_the_threshold(fe, dtype, n):
     """A step that counts it as active ends 1e-11 short of k: close, and not close enough."""
-    x = np.random.default_rng(0).uniform(0, 0.5, size=(200, n))
-    rest = x[:, 1:]
-    k = 0.8 * (n - 1)
-    x[:, 0] = (rest.sum(1) - k) / (n - 1) - 1e-11 * (1 + 1 / (n - 1))
-    np.testing.assert_allclose(fe.soft_binary_argmax(x, k).sum(axis=1), k, rtol=1e-14)
+    for share, spread in ((0.8, 0.5), (0.5, 0.2), (0.2, 0.2)):
+        x = np.random.default_rng(0).uniform(0, spread, size=(200, n))
+        rest = x[:, 1:]
+        k = share * (n - 1)
+        x[:, 0] = (rest.sum(1) - k) / (n - 1) - 1e-11 * (1 + 1 / (n - 1))
+        np.testing.assert_allclose(fe.soft_binary_argmax(x, k).sum(axis=1), k, rtol=1e-14)
 
 
 def test_numpys_long_doubles_are_computed_in_float64():
