@@ -57,19 +57,18 @@ class BackwardTasks {
 
     // The sums of some rows first: one row's do not wait for another's division.
     void sum_short(int64_t first, int64_t count, T* mean) const {
-        double parts[most_rows][4], active[most_rows], means[most_rows];
+        double parts[most_rows][4], active[most_rows], sums[most_rows];
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
             active[r] = static_cast<double>(active_parts(p.y + at, p.v + at, p.layout.n, parts[r]));
         }
         for (int64_t r = 0; r < count; ++r) {
-            double sum = add_parts(parts[r]);
-            means[r] = active[r] > 0 ? sum / active[r] : 0;
-            mean[r] = static_cast<T>(means[r]);
+            sums[r] = add_parts(parts[r]);
+            mean[r] = static_cast<T>(active[r] > 0 ? sums[r] / active[r] : 0);
         }
         for (int64_t r = 0; p.grad_k && r < count; ++r) {
             T y = p.y[p.layout.origin(first + r)];
-            p.grad_k[first + r] = y != y ? std::numeric_limits<double>::quiet_NaN() : means[r];
+            report(first + r, y != y, {active[r], sums[r], 0, 0});
         }
     }
 
