@@ -6,7 +6,7 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int rough_passes = 26, precise_passes = 3;
+constexpr int rough_passes = 26, late_rough_pass = 6, precise_passes = 3;
 constexpr int64_t precise_run = 16;    // entries whose sums are single precision
 
 template <class T>
@@ -28,6 +28,7 @@ class LaneSearch {
         inverse = L::load(inverses);
         c = L::load(guess);
         d = L::splat(0);
+        goal = whole + rest;
         reach = L::load(far);
         lo = L::splat(-inf);
         hi = L::splat(inf);
@@ -35,23 +36,44 @@ class LaneSearch {
         settled = hopeless;
     }
 
-    // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l].
+    // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l]. A
+    // lane where the residual is small takes its last step here. A late step must make way, or two points
+    // could lead to each other again and again; where c cannot make any it is as near as it can be.
+    template <bool late>
     HS_INLINE bool approach(const T* x, int64_t spacing, int64_t n) {
-        Vec r = rough_sum(x, spacing, n) * inverse - (whole + rest);
+        Vec r = rough_sum(x, spacing, n) * inverse - goal, size = L::magnitude(r), half = L::splat(T(0.5));
         // A NaN has no way to go: it is noticed later.
-        advance(r, ~(L::magnitude(r) > L::splat(T(1e-3))), false);
-        return all_settled();
+        Int small = ~(size > L::splat(T(1e-3))), flat = ~(active > L::splat(0));
+        narrow(r > L::splat(0));
+        Vec newton = c + r * tau / active, between = (lo + hi) * half;
+        Int bracketed = L::magnitude(between) < L::splat(inf);
+        if constexpr (late) small = small | (newton == c) | (bracketed & ((lo >= between) | (between >= hi)));
+        Int inside = small | ((newton > lo) & (newton < hi));
+        Vec jump = c + L::with_sign(L::max(size * reach, tau * half), r);
+        reach = L::pick(inside | bracketed, reach, reach + reach);
+        Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
+        c = L::pick(settled | (small & flat), c, next);
+        settled = settled | small;
+        return L::all(settled);
     }
 
-    // The same for the rest of the way. The step that is then left is so small that no pass has to confirm
-    // it.
+    // The same for the rest of the way, where a step may be smaller than c can tell. A lane where the
+    // residual is small stays: its last step is taken in double precision, and is so small that no pass has
+    // to confirm it.
     HS_INLINE bool arrive(const T* x, int64_t spacing, int64_t n) {
-        precise_sums(x, spacing, n);
-        T sum[W];
-        for (int l = 0; l < W; ++l) sum[l] = static_cast<T>(sums[l]);
-        Vec r = (ones - whole) + (L::load(sum) - rest), noise = L::splat(T(sizeof(T) == 8 ? 1e-13 : 1e-6));
-        advance(r, noise * active >= L::magnitude(r), true);
-        return all_settled();
+        Vec sum = precise_sum(x, spacing, n), r = (ones - whole) + (sum - rest);
+        Vec noise = L::splat(T(sizeof(T) == 8 ? 1e-13 : 1e-6));
+        settled = settled | (noise * active >= L::magnitude(r));
+        if (L::all(settled)) return true;
+        narrow(r > L::splat(0));
+        Vec moved = d + r * tau / active, newton = c + moved, between = (lo + hi) * L::splat(T(0.5));
+        Int bracketed = L::magnitude(between) < L::splat(inf);
+        Int inside = (active > L::splat(0)) & (newton >= lo) & (hi >= newton);
+        Vec far = L::max(L::magnitude(r) * reach, tau * L::splat(T(0.5)));
+        Vec other = L::pick(bracketed, between, c + L::with_sign(far, r));
+        d = L::pick(settled, d, L::keep(moved - (newton - c), inside));
+        c = L::pick(settled, c, L::pick(inside, newton, other));
+        return false;
     }
 
     // Between the two: the bracket goes too. Near the end rough sums may be on the wrong side, and how many
@@ -74,28 +96,10 @@ class LaneSearch {
     }
 
   private:
-    bool all_settled() const { return L::total_int(L::tally(settled, Int{})) == W; }
-
-    // By the residual r at c + d. A lane where r is `small` takes its last step here; after a precise pass it
-    // stays, and the last step is taken in double precision.
-    HS_INLINE void advance(Vec r, Int small, bool precise) {
-        Vec zero = L::splat(0), half = L::splat(T(0.5));
-        Int up = r > zero, flat = ~(active > zero);
+    // The bracket by the sign of the residual at c.
+    HS_INLINE void narrow(Int up) {
         lo = L::pick(up, c, lo);
         hi = L::pick(up, hi, c);
-        Vec moved = d + r * tau / active, newton = c + moved, between = (lo + hi) * half;
-        Int bracketed = L::magnitude(between) < L::splat(inf);
-        // A rough step must make way, or two points could lead to each other again and again, and where c
-        // cannot make any it is as near as it can be; a precise step may be smaller than c can tell.
-        if (!precise) small = small | (newton == c) | (bracketed & ((lo >= between) | (between >= hi)));
-        Int inside = precise ? (newton >= lo) & (hi >= newton) : small | ((newton > lo) & (newton < hi));
-        Vec far = L::max(L::magnitude(r) * reach, tau * half), jump = L::pick(up, c + far, c - far);
-        reach = L::pick(inside | bracketed, reach, reach + reach);
-        Int stays = precise ? settled | small : settled | (small & flat);
-        Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
-        if (precise) d = L::pick(stays, d, L::keep(moved - (newton - c), inside));
-        c = L::pick(stays, c, next);
-        settled = settled | small;
     }
 
     // tau times the sum of the projection. An entry at the end of the active range counts as active.
@@ -105,20 +109,21 @@ class LaneSearch {
         auto add = [&](const T* p, int chain) HS_INLINED {
             Vec t = L::load(p) - c, inside = L::clip(t, tau);
             total[chain] += inside;
-            count[chain] = L::tally(inside == t, count[chain]);
+            count[chain] = L::tally_unclipped(t, tau, inside, count[chain]);
         };
         int64_t i = 0;
-        for (; i + 2 <= n; i += 2, x += 2 * spacing) add(x, 0), add(x + spacing, 1);
-        if (i < n) add(x, 0);
+        for (; i + 4 <= n; i += 4, x += 4 * spacing)
+            for (int j = 0; j < 4; ++j) add(x + j * spacing, j % 2);
+        for (; i < n; ++i, x += spacing) add(x, i % 2);
         active = L::to_numbers(count[0] + count[1]);
         return total[0] + total[1];
     }
 
     // Of the active entries alone, in short chains for the reason given in pass_parts.
-    HS_INLINE void precise_sums(const T* x, int64_t spacing, int64_t n) {
+    HS_INLINE Vec precise_sum(const T* x, int64_t spacing, int64_t n) {
         const Pass<T> at(c, d, inverse);
         LaneTally<T> tally;
-        for (int l = 0; l < W; ++l) sums[l] = 0;
+        typename L::Sum all{};
         for (int64_t i = 0; i < n;) {
             Vec total[2] = {};
             int64_t stop = i + precise_run < n ? i + precise_run : n;
@@ -127,13 +132,15 @@ class LaneSearch {
                 at.add(L::load(x + spacing), total[1], tally);
             }
             if (i < stop) at.add(L::load(x), total[0], tally), x += spacing, ++i;
-            L::add_to(sums, total[0] + total[1]);
+            all.add(total[0] + total[1]);
         }
         active = L::to_numbers(tally.active());
         ones = L::to_numbers(tally.ones());
+        all.store(sums);
+        return all.rounded();
     }
 
-    Vec c, d, lo, hi, reach, tau, inverse, whole, rest;
+    Vec c, d, lo, hi, reach, tau, inverse, whole, rest, goal;
     Vec active, ones;
     double sums[W];           // of the active entries
     Int settled, hopeless;    // hopeless: tau is less than T can tell

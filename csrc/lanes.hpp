@@ -65,17 +65,48 @@ struct Lanes {
             return half[0] + half[1];
         }
     }
-    static HS_INLINE void add_to(double* p, Vec v) {
-        if constexpr (sizeof(T) == 8) {
-            store(p, load(p) + v);
-        } else {
-            Wide at[2], half[2];
-            halves(v, half);
-            std::memcpy(at, p, sizeof at);
-            at[0] += half[0];
-            at[1] += half[1];
-            std::memcpy(p, at, sizeof at);
+    // Every lane's own sum in double precision.
+    struct Sum {
+        static constexpr int parts = sizeof(double) / sizeof(T);
+        Wide part[parts];
+        HS_INLINE void add(Vec v) {
+            if constexpr (parts == 1) {
+                part[0] += v;
+            } else {
+                Wide half[2];
+                halves(v, half);
+                part[0] += half[0];
+                part[1] += half[1];
+            }
         }
+        HS_INLINE Vec rounded() const {
+            if constexpr (parts == 1) return part[0];
+#if defined(__AVX512DQ__)
+            else
+                return (Vec)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)part[0])),
+                                               _mm512_cvtpd_ps((__m512d)part[1]), 1);
+#elif defined(__AVX2__)
+            else
+                return (Vec)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)part[0])),
+                                                 _mm256_cvtpd_ps((__m256d)part[1]), 1);
+#else
+            else {
+                typedef T Half __attribute__((vector_size(register_bytes / 2)));
+                Half half[2] = {__builtin_convertvector(part[0], Half),
+                                __builtin_convertvector(part[1], Half)};
+                Vec v;
+                std::memcpy(&v, half, sizeof v);
+                return v;
+            }
+#endif
+        }
+        HS_INLINE void store(double* p) const { std::memcpy(p, part, sizeof part); }
+    };
+    static HS_INLINE void add_to(double* p, Vec v) {
+        Sum sum;
+        std::memcpy(sum.part, p, sizeof sum.part);
+        sum.add(v);
+        sum.store(p);
     }
     static HS_INLINE double total(Wide v) { return fold<double>(v); }
 
@@ -185,6 +216,21 @@ struct Lanes {
     static HS_INLINE Vec magnitude(Vec v) {
         return (Vec)((Int)v & splat_int(std::numeric_limits<IntOf<T>>::max()));
     }
+    static HS_INLINE Vec with_sign(Vec size, Vec sign) {
+        return (Vec)((Int)size | ((Int)sign & splat_int(std::numeric_limits<IntOf<T>>::min())));
+    }
+    static HS_INLINE bool all(Int mask) {
+#if defined(__AVX512DQ__)
+        if constexpr (sizeof(T) == 4) return _mm512_movepi32_mask((__m512i)mask) == 0xffff;
+        else return _mm512_movepi64_mask((__m512i)mask) == 0xff;
+#elif defined(__AVX2__)
+        return _mm256_movemask_epi8((__m256i)mask) == -1;
+#elif defined(__SSE2__)
+        return _mm_movemask_epi8((__m128i)mask) == 0xffff;
+#else
+        return total_int(tally(mask, Int{})) == width;
+#endif
+    }
     // min(top, max(0, v)) of numbers, top not negative. As integers, which positive numbers order alike:
     // those have more units than additions, which the processor would otherwise wait for.
     static HS_INLINE Vec clip(Vec v, Vec top) {
@@ -194,6 +240,20 @@ struct Lanes {
         else return (Vec)_mm512_min_epi64((__m512i)top, _mm512_max_epi64((__m512i)v, _mm512_setzero_si512()));
 #else
         return min(top, max(splat(0), v));
+#endif
+    }
+    // Counts where clip left v as it was. As integers without a sign, in which negative numbers are the
+    // largest; by an intrinsic, because the compiler takes two instructions.
+    static HS_INLINE Int tally_unclipped(Vec v, Vec top, Vec clipped, Int counts) {
+#if defined(__AVX512F__)
+        (void)clipped;
+        __m512i a = (__m512i)v, b = (__m512i)top, n = (__m512i)counts;
+        if constexpr (sizeof(T) == 4)
+            return (Int)_mm512_mask_add_epi32(n, _mm512_cmple_epu32_mask(a, b), n, _mm512_set1_epi32(1));
+        else return (Int)_mm512_mask_add_epi64(n, _mm512_cmple_epu64_mask(a, b), n, _mm512_set1_epi64(1));
+#else
+        (void)top;
+        return tally(clipped == v, counts);
 #endif
     }
     static HS_INLINE Int tally(Int mask, Int counts) {

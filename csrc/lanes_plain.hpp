@@ -52,6 +52,14 @@ struct Lanes {
     static Wide widen(Vec v) {
         return Wide::each([&](int l) { return static_cast<double>(v.v[l]); });
     }
+    struct Sum {
+        Wide part;
+        void add(Vec v) { part += widen(v); }
+        Vec rounded() const {
+            return Vec::each([&](int l) { return static_cast<T>(part.v[l]); });
+        }
+        void store(double* p) const { std::memcpy(p, part.v, sizeof part.v); }
+    };
     static void add_to(double* p, Vec v) {
         for (int l = 0; l < width; ++l) p[l] += static_cast<double>(v.v[l]);
     }
@@ -107,8 +115,13 @@ struct Lanes {
     static Vec magnitude(Vec v) {
         return Vec::each([&](int l) { return std::fabs(v.v[l]); });
     }
+    static Vec with_sign(Vec size, Vec sign) {
+        return Vec::each([&](int l) { return std::copysign(size.v[l], sign.v[l]); });
+    }
+    static bool all(Int mask) { return total_int(mask) == -width; }
     static Vec clip(Vec v, Vec top) { return min(top, max(splat(0), v)); }
     static Int tally(Int mask, Int counts) { return counts - mask; }
+    static Int tally_unclipped(Vec v, Vec, Vec clipped, Int counts) { return tally(clipped == v, counts); }
     static Vec pick(Int mask, Vec yes, Vec no) {
         return Vec::each([&](int l) { return mask.v[l] ? yes.v[l] : no.v[l]; });
     }

@@ -29,8 +29,8 @@ class SideBySide {
   public:
     SideBySide(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
 
-    // `number` rows from the first on; `more` follow.
-    void run(int64_t first_row, int number, int64_t more) {
+    // `number` rows from the first on.
+    void run(int64_t first_row, int number) {
         base = first_row;
         count = number;
         int slots = (count + W - 1) / W;
@@ -40,8 +40,10 @@ class SideBySide {
             for (int j = count; j < lanes; ++j) entries[i * lanes + j] = 0;
         for (int s = 0; s < slots; ++s) begin(s * W);
         until_settled(slots, rough_passes, [&](int s, int pass) HS_INLINED {
-            fetch_quarter(s, pass, more);
-            return search[s].approach(entries + s * W, lanes, rows.n);
+            const T* x = entries + s * W;
+            if (pass < 4) fetch_quarter(s, pass);
+            return pass < late_rough_pass ? search[s].template approach<false>(x, lanes, rows.n)
+                                          : search[s].template approach<true>(x, lanes, rows.n);
         });
         for (int s = 0; s < slots; ++s) search[s].unsettle();
         until_settled(slots, precise_passes, [&](int s, int) HS_INLINED {
@@ -70,13 +72,11 @@ class SideBySide {
         }
     }
 
-    // Where these rows go, and the next rows: while these are searched, both come. A quarter with each pass:
-    // more at a time would have to wait.
-    HS_INLINE void fetch_quarter(int slot, int quarter, int64_t more) {
-        for (int j = slot * W + quarter * W / 4; quarter < 4 && j < slot * W + (quarter + 1) * W / 4; ++j) {
-            if (j < count) sink.fetch(base + j, 0, rows.n);
-            if (j < more) fetch_row<false>(rows.row(base + count + j), rows.n);
-        }
+    // Where these rows go comes while they are searched. A quarter with each pass: more at a time would have
+    // to wait.
+    HS_INLINE void fetch_quarter(int slot, int quarter) {
+        int from = slot * W + quarter * W / 4, to = slot * W + (quarter + 1) * W / 4;
+        for (int j = from; j < to && j < count; ++j) sink.fetch(base + j, 0, rows.n);
     }
 
     // A first guess for the rows in lanes [at, at + W).
@@ -218,10 +218,8 @@ template <class T, class Sink>
 void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
     if (int64_t side = rows_side_by_side<T>(rows.n)) {
         SideBySide<T, Sink> search(rows, sink);
-        for (int64_t r = 0; r < count; r += side) {
-            int64_t number = count - r < side ? count - r : side;
-            search.run(r, static_cast<int>(number), count - r - number);
-        }
+        for (int64_t r = 0; r < count; r += side)
+            search.run(r, static_cast<int>(count - r < side ? count - r : side));
         return;
     }
     if (rows.n > short_row || rows.all < 3) {

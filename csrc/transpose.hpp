@@ -16,39 +16,30 @@ HS_INLINE Vec interleave(Vec a, Vec b, std::index_sequence<l...>) {
     constexpr size_t W = sizeof...(l), g = 16 * W / sizeof(Vec);
     return __builtin_shufflevector(a, b, (l / g * g + l % g / 2 + half * g / 2 + l % 2 * W)...);
 }
-// Every second 16 bytes of a, then of b, from the first on; with `odd`, from the second.
-template <int odd, class Vec, size_t... l>
-HS_INLINE Vec every_second(Vec a, Vec b, std::index_sequence<l...>) {
-    constexpr size_t W = sizeof...(l), g = 16 * W / sizeof(Vec);
-    return __builtin_shufflevector(a, b, (2 * (l / g) * g % W + odd * g + l % g + l / (W / 2) * W)...);
-}
 
-// The transpose of W registers: first within 16 bytes, then of pieces of 16 bytes. Other ways need shuffles
-// across the whole register in every step, which are slower.
+// Sixteen bytes at p, at p + step, and so on, one behind the other. Of fewer `rows` and `columns` from p on
+// the rest is 0.
 template <class T>
-HS_INLINE void transpose_registers(typename Lanes<T>::Vec* r) {
-    constexpr int W = Lanes<T>::width, g = 16 / sizeof(T), pieces = W / g;
-    std::make_index_sequence<W> lanes;
-    typename Lanes<T>::Vec next[W];
-    for (int round = 1; round < g; round *= 2) {
-        for (int i = 0; i < W / 2; ++i) {
-            int at = i / (g / 2) * g + i % (g / 2), to = i / (g / 2) * g + i % (g / 2) * 2;
-            next[to] = interleave<0>(r[at], r[at + g / 2], lanes);
-            next[to + 1] = interleave<1>(r[at], r[at + g / 2], lanes);
-        }
-        for (int i = 0; i < W; ++i) r[i] = next[i];
-    }
-    // Register p * g + q holds pieces of column q; those of one q change places.
-    if constexpr (pieces > 1)
-        for (int round = 1; round < pieces; round *= 2) {
-            for (int p = 0; p < pieces / 2; ++p)
-                for (int q = 0; q < g; ++q) {
-                    next[p * g + q] = every_second<0>(r[2 * p * g + q], r[(2 * p + 1) * g + q], lanes);
-                    next[(p + pieces / 2) * g + q] =
-                        every_second<1>(r[2 * p * g + q], r[(2 * p + 1) * g + q], lanes);
-                }
-            for (int i = 0; i < W; ++i) r[i] = next[i];
-        }
+HS_INLINE typename Lanes<T>::Vec load_pieces(const T* p, int64_t step, int rows, int columns) {
+    using Vec = typename Lanes<T>::Vec;
+#if defined(__AVX512F__)
+    int singles = columns * static_cast<int>(sizeof(T) / 4);
+    auto mask = static_cast<__mmask8>(singles <= 0 ? 0 : (1 << singles) - 1);
+    auto piece = [&](int i) HS_INLINED {
+        if (i * static_cast<int>(16 / sizeof(T)) >= rows) return _mm_setzero_ps();
+        const float* at = reinterpret_cast<const float*>(p + i * step);
+        return singles >= 4 ? _mm_loadu_ps(at) : _mm_maskz_loadu_ps(mask, at);
+    };
+    __m512 v = _mm512_insertf32x4(_mm512_castps128_ps512(piece(0)), piece(1), 1);
+    return (Vec)_mm512_insertf32x4(_mm512_insertf32x4(v, piece(2), 2), piece(3), 3);
+#elif defined(__AVX2__)
+    (void)rows, (void)columns;    // all are there
+    const float *low = reinterpret_cast<const float*>(p), *high = reinterpret_cast<const float*>(p + step);
+    return (Vec)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+#else
+    (void)step, (void)rows, (void)columns;
+    return Lanes<T>::load(p);
+#endif
 }
 #endif
 #endif
@@ -60,13 +51,21 @@ HS_INLINE void transpose_corner(const T* from, int64_t from_step, T* to, int64_t
 #if defined(HS_SHUFFLE)
     using L = Lanes<T>;
     constexpr int W = L::width;
-    typename L::Vec r[W];
-    for (int l = 0; l < W; ++l) {
-        if (l >= rows) r[l] = typename L::Vec{};
-        else
-            r[l] = columns < W ? L::load_first(from + l * from_step, columns) : L::load(from + l * from_step);
+    // Loads bring the pieces of 16 bytes where they belong: what is left are shuffles within them.
+    constexpr int g = 16 / sizeof(T);
+    std::make_index_sequence<W> lanes;
+    typename L::Vec r[W], next[W];
+    for (int l = 0; l < W; ++l)
+        r[l] = load_pieces(from + l % g * from_step + l / g * g, g * from_step, rows - l % g,
+                           columns - l / g * g);
+    for (int round = 1; round < g; round *= 2) {
+        for (int i = 0; i < W / 2; ++i) {
+            int at = i / (g / 2) * g + i % (g / 2), to = i / (g / 2) * g + i % (g / 2) * 2;
+            next[to] = interleave<0>(r[at], r[at + g / 2], lanes);
+            next[to + 1] = interleave<1>(r[at], r[at + g / 2], lanes);
+        }
+        for (int i = 0; i < W; ++i) r[i] = next[i];
     }
-    transpose_registers<T>(r);
     for (int l = 0; l < W; ++l) {
         if (l >= columns) return;
         if (rows < W) L::store_first(to + l * to_step, rows, r[l]);
