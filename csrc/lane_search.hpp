@@ -61,8 +61,10 @@ class LaneSearch {
     // residual is small stays: its last step is taken in double precision, and is so small that no pass has
     // to confirm it.
     HS_INLINE bool arrive(const T* x, int64_t spacing, int64_t n) {
-        Vec sum = precise_sum(x, spacing, n), r = (ones - whole) + (sum - rest);
-        Vec noise = L::splat(T(sizeof(T) == 8 ? 1e-13 : 1e-6));
+        precise_sums(x, spacing, n);
+        T sum[W];
+        for (int l = 0; l < W; ++l) sum[l] = static_cast<T>(sums[l]);
+        Vec r = (ones - whole) + (L::load(sum) - rest), noise = L::splat(T(sizeof(T) == 8 ? 1e-13 : 1e-6));
         settled = settled | (noise * active >= L::magnitude(r));
         if (L::all(settled)) return true;
         narrow(r > L::splat(0));
@@ -120,10 +122,10 @@ class LaneSearch {
     }
 
     // Of the active entries alone, in short chains for the reason given in pass_parts.
-    HS_INLINE Vec precise_sum(const T* x, int64_t spacing, int64_t n) {
+    HS_INLINE void precise_sums(const T* x, int64_t spacing, int64_t n) {
         const Pass<T> at(c, d, inverse);
         LaneTally<T> tally;
-        typename L::Sum all{};
+        for (int l = 0; l < W; ++l) sums[l] = 0;
         for (int64_t i = 0; i < n;) {
             Vec total[2] = {};
             int64_t stop = i + precise_run < n ? i + precise_run : n;
@@ -132,12 +134,10 @@ class LaneSearch {
                 at.add(L::load(x + spacing), total[1], tally);
             }
             if (i < stop) at.add(L::load(x), total[0], tally), x += spacing, ++i;
-            all.add(total[0] + total[1]);
+            L::add_to(sums, total[0] + total[1]);
         }
         active = L::to_numbers(tally.active());
         ones = L::to_numbers(tally.ones());
-        all.store(sums);
-        return all.rounded();
     }
 
     Vec c, d, lo, hi, reach, tau, inverse, whole, rest, goal;

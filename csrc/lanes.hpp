@@ -65,48 +65,17 @@ struct Lanes {
             return half[0] + half[1];
         }
     }
-    // Every lane's own sum in double precision.
-    struct Sum {
-        static constexpr int parts = sizeof(double) / sizeof(T);
-        Wide part[parts];
-        HS_INLINE void add(Vec v) {
-            if constexpr (parts == 1) {
-                part[0] += v;
-            } else {
-                Wide half[2];
-                halves(v, half);
-                part[0] += half[0];
-                part[1] += half[1];
-            }
-        }
-        HS_INLINE Vec rounded() const {
-            if constexpr (parts == 1) return part[0];
-#if defined(__AVX512DQ__)
-            else
-                return (Vec)_mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)part[0])),
-                                               _mm512_cvtpd_ps((__m512d)part[1]), 1);
-#elif defined(__AVX2__)
-            else
-                return (Vec)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps((__m256d)part[0])),
-                                                 _mm256_cvtpd_ps((__m256d)part[1]), 1);
-#else
-            else {
-                typedef T Half __attribute__((vector_size(register_bytes / 2)));
-                Half half[2] = {__builtin_convertvector(part[0], Half),
-                                __builtin_convertvector(part[1], Half)};
-                Vec v;
-                std::memcpy(&v, half, sizeof v);
-                return v;
-            }
-#endif
-        }
-        HS_INLINE void store(double* p) const { std::memcpy(p, part, sizeof part); }
-    };
     static HS_INLINE void add_to(double* p, Vec v) {
-        Sum sum;
-        std::memcpy(sum.part, p, sizeof sum.part);
-        sum.add(v);
-        sum.store(p);
+        if constexpr (sizeof(T) == 8) {
+            store(p, load(p) + v);
+        } else {
+            Wide at[2], half[2];
+            halves(v, half);
+            std::memcpy(at, p, sizeof at);
+            at[0] += half[0];
+            at[1] += half[1];
+            std::memcpy(p, at, sizeof at);
+        }
     }
     static HS_INLINE double total(Wide v) { return fold<double>(v); }
 
@@ -225,8 +194,6 @@ struct Lanes {
         else return _mm512_movepi64_mask((__m512i)mask) == 0xff;
 #elif defined(__AVX2__)
         return _mm256_movemask_epi8((__m256i)mask) == -1;
-#elif defined(__SSE2__)
-        return _mm_movemask_epi8((__m128i)mask) == 0xffff;
 #else
         return total_int(tally(mask, Int{})) == width;
 #endif

@@ -52,14 +52,6 @@ struct Lanes {
     static Wide widen(Vec v) {
         return Wide::each([&](int l) { return static_cast<double>(v.v[l]); });
     }
-    struct Sum {
-        Wide part;
-        void add(Vec v) { part += widen(v); }
-        Vec rounded() const {
-            return Vec::each([&](int l) { return static_cast<T>(part.v[l]); });
-        }
-        void store(double* p) const { std::memcpy(p, part.v, sizeof part.v); }
-    };
     static void add_to(double* p, Vec v) {
         for (int l = 0; l < width; ++l) p[l] += static_cast<double>(v.v[l]);
     }
