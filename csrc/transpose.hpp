@@ -19,9 +19,8 @@ HS_INLINE Vec interleave(Vec a, Vec b, std::index_sequence<l...>) {
 
 // Sixteen bytes at p, at p + step, and so on, one behind the other. Of fewer `rows` and `columns` from p on
 // the rest is 0.
-template <class T>
-HS_INLINE typename Lanes<T>::Vec load_pieces(const T* p, int64_t step, int rows, int columns) {
-    using Vec = typename Lanes<T>::Vec;
+template <class T, class Vec = typename Lanes<T>::Vec>
+HS_INLINE Vec load_pieces(const T* p, int64_t step, int rows, int columns) {
 #if defined(__AVX512F__)
     int singles = columns * static_cast<int>(sizeof(T) / 4);
     auto mask = static_cast<__mmask8>(singles <= 0 ? 0 : (1 << singles) - 1);
