@@ -36,24 +36,10 @@ class LaneSearch {
         settled = hopeless;
     }
 
-    // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l]. A
-    // lane where the residual is small takes its last step here. A late step must make way, or two points
-    // could lead to each other again and again; where c cannot make any it is as near as it can be.
-    template <bool late>
-    HS_INLINE bool approach(const T* x, int64_t spacing, int64_t n) {
-        Vec r = rough_sum(x, spacing, n) * inverse - goal, size = L::magnitude(r), half = L::splat(T(0.5));
-        // A NaN has no way to go: it is noticed later.
-        Int small = ~(size > L::splat(T(1e-3))), flat = ~(active > L::splat(0));
-        narrow(r > L::splat(0));
-        Vec newton = c + r * tau / active, between = (lo + hi) * half;
-        Int bracketed = L::magnitude(between) < L::splat(inf);
-        if constexpr (late) small = small | (newton == c) | (bracketed & ((lo >= between) | (between >= hi)));
-        Int inside = small | ((newton > lo) & (newton < hi));
-        Vec jump = c + L::with_sign(L::max(size * reach, tau * half), r);
-        reach = L::pick(inside | bracketed, reach, reach + reach);
-        Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
-        c = L::pick(settled | (small & flat), c, next);
-        settled = settled | small;
+    // One pass and one step; true when no lane has far to go. Entry i of row l lies at x[i * spacing + l].
+    HS_INLINE bool approach(const T* x, int64_t spacing, int64_t n, int pass) {
+        Vec r = rough_sum(x, spacing, n) * inverse - goal;
+        pass < late_rough_pass ? follow<false>(r) : follow<true>(r);
         return L::all(settled);
     }
 
@@ -102,6 +88,26 @@ class LaneSearch {
     HS_INLINE void narrow(Int up) {
         lo = L::pick(up, c, lo);
         hi = L::pick(up, hi, c);
+    }
+
+    // A step by the residual r at c; where it is small, the last one. A late step must make way, or two
+    // points could lead to each other again and again, and where c cannot make any it is as near as it can
+    // be.
+    template <bool late>
+    HS_INLINE void follow(Vec r) {
+        Vec size = L::magnitude(r), half = L::splat(T(0.5));
+        // A NaN has no way to go: it is noticed later.
+        Int small = ~(size > L::splat(T(1e-3))), flat = ~(active > L::splat(0));
+        narrow(r > L::splat(0));
+        Vec newton = c + r * tau / active, between = (lo + hi) * half;
+        Int bracketed = L::magnitude(between) < L::splat(inf);
+        if constexpr (late) small = small | (newton == c) | (bracketed & ((lo >= between) | (between >= hi)));
+        Int inside = small | ((newton > lo) & (newton < hi));
+        Vec jump = c + L::with_sign(L::max(size * reach, tau * half), r);
+        reach = L::pick(inside | bracketed, reach, reach + reach);
+        Vec next = L::pick(inside, newton, L::pick(bracketed, between, jump));
+        c = L::pick(settled | (small & flat), c, next);
+        settled = settled | small;
     }
 
     // tau times the sum of the projection. An entry at the end of the active range counts as active.

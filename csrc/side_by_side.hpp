@@ -40,10 +40,8 @@ class SideBySide {
             for (int j = count; j < lanes; ++j) entries[i * lanes + j] = 0;
         for (int s = 0; s < slots; ++s) begin(s * W);
         until_settled(slots, rough_passes, [&](int s, int pass) HS_INLINED {
-            const T* x = entries + s * W;
             if (pass < 4) fetch_quarter(s, pass);
-            return pass < late_rough_pass ? search[s].template approach<false>(x, lanes, rows.n)
-                                          : search[s].template approach<true>(x, lanes, rows.n);
+            return search[s].approach(entries + s * W, lanes, rows.n, pass);
         });
         for (int s = 0; s < slots; ++s) search[s].unsettle();
         until_settled(slots, precise_passes, [&](int s, int) HS_INLINED {

@@ -62,7 +62,7 @@ void test_lanes_settle(double scale, double offset, double share) {
         }
         tested::LaneSearch<T> search;
         search.start(k, rest, tau, tau, guess, width);
-        for (int pass = 0; pass < tested::rough_passes && !search.approach(x.data(), W, n);) ++pass;
+        for (int pass = 0; pass < tested::rough_passes && !search.approach(x.data(), W, n, pass);) ++pass;
         search.unsettle();
         for (int pass = 0; pass < tested::precise_passes && !search.arrive(x.data(), W, n);) ++pass;
         search.store(c, d, active, ones, done);
