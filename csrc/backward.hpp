@@ -6,13 +6,16 @@
 
 namespace hs::HS_VARIANT {
 
-constexpr int64_t rows_bytes = 4 << 10, most_rows = 16;
+constexpr int64_t rows_bytes = 4 << 10, most_rows = 16, fetched_row = 2048;
 
 template <class T>
 class BackwardTasks {
   public:
     explicit BackwardTasks(const Backward<T>& problem)
-        : p(problem), how(arrangement<T>(p.layout)), tiles(1, 1) {
+        : p(problem),
+          one_inverse(static_cast<T>(1 / p.tau.scalar)),
+          how(arrangement<T>(p.layout)),
+          tiles(1, 1) {
         const Layout& l = p.layout;
         if (how == Arrangement::rows) {
             tiles = Tiles(l.slices(), l.n < task_entries ? task_entries / l.n : 1);
@@ -33,6 +36,10 @@ class BackwardTasks {
     int64_t number;
 
   private:
+    T inverse(int64_t slice) const {
+        return p.tau.values ? static_cast<T>(1 / p.tau.values[slice]) : one_inverse;
+    }
+
     // A slice is NaN as a whole or not at all, so its first entry tells.
     void report(int64_t slice, bool nan, const Dual& dual) const {
         double none = std::numeric_limits<double>::quiet_NaN();
@@ -41,17 +48,41 @@ class BackwardTasks {
     }
 
     void all_rows(int64_t first, int64_t count, int threads) const {
-        int64_t fit = rows_bytes / static_cast<int64_t>(sizeof(T)) / p.layout.n;
+        int64_t n = p.layout.n, registers = (n + Lanes<T>::width - 1) / Lanes<T>::width;
+        if (registers <= most_held && !p.grad_tau) return held_rows<most_held>(registers, first, count);
+        int64_t fit = rows_bytes / static_cast<int64_t>(sizeof(T)) / n;
         fit = fit < 1 ? 1 : fit > most_rows ? most_rows : fit;
-        for (int64_t r = 0; r < count; r += fit) {
-            int64_t some = count - r < fit ? count - r : fit;
-            T mean[most_rows], inverse[most_rows];
-            if (fit > 1 && !p.grad_tau) sum_short(first + r, some, mean);
-            else sum_long(first + r, some, threads, mean);
-            T same = static_cast<T>(1 / p.tau.scalar);
-            for (int64_t j = 0; j < some; ++j)
-                inverse[j] = p.tau.values ? static_cast<T>(1 / p.tau[first + r + j]) : same;
-            for (int64_t j = 0; p.grad && j < some; ++j) write(first + r + j, threads, mean[j], inverse[j]);
+        for (int64_t r = first; r < first + count; r += fit) {
+            int64_t some = first + count - r < fit ? first + count - r : fit;
+            T mean[most_rows];
+            if (fit > 1 && !p.grad_tau) sum_short(r, some, mean);
+            else sum_long(r, some, threads, mean);
+            for (int64_t j = 0; p.grad && j < some; ++j) write(r + j, threads, mean[j]);
+        }
+    }
+
+    // `registers` is found among the numbers that are known when this is compiled. A row is stored behind the
+    // loads of the next, for the reason given in store_behind.
+    template <int guess>
+    void held_rows(int64_t registers, int64_t first, int64_t count) const {
+        if constexpr (guess > 1)
+            if (registers < guess) return held_rows<guess - 1>(registers, first, count);
+        const Backward<T> q = p;    // a copy: for all the compiler knows, a store to grad may change p
+        int64_t n = q.layout.n;
+        T same = one_inverse;
+        HeldRow<T, guess> row, next;
+        int64_t at, then = q.layout.origin(first);
+        next.read(q.y + then, q.v + then, n);
+        for (int64_t s = first; s < first + count; ++s) {
+            row = next;
+            at = then;
+            then = q.layout.origin(s + 1);
+            if (s + 1 < first + count) next.read(q.y + then, q.v + then, n);
+            bool nan = q.y[at] != q.y[at];
+            if (q.grad_k) report(s, nan, row.dual);
+            if (!q.grad) continue;
+            row.write(q.grad + at, n, q.tau.values ? static_cast<T>(1 / q.tau[s]) : same);
+            if (nan) keep_nan(at);
         }
     }
 
@@ -73,9 +104,12 @@ class BackwardTasks {
     }
 
     void sum_long(int64_t first, int64_t count, int threads, T* mean) const {
+        int64_t n = p.layout.n;
         for (int64_t r = 0; r < count; ++r) {
             int64_t at = p.layout.origin(first + r);
-            Dual dual = sum_blocks<Dual>(p.layout.n, threads, [this, at](int64_t from, int64_t to) {
+            // Where the gradient goes comes while the row is summed.
+            if (p.grad && n <= fetched_row) fetch_row<true>(p.grad + at, n);
+            Dual dual = sum_blocks<Dual>(n, threads, [this, at](int64_t from, int64_t to) {
                 return part(p.y + at + from, p.v + at + from, to - from);
             });
             T y = p.y[at];
@@ -84,13 +118,17 @@ class BackwardTasks {
         }
     }
 
-    void write(int64_t slice, int threads, T mean, T inverse) const {
-        int64_t at = p.layout.origin(slice), n = p.layout.n;
-        in_blocks(n, threads, [this, at, mean, inverse](int64_t from, int64_t to) {
-            grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inverse);
+    void write(int64_t slice, int threads, T mean) const {
+        int64_t at = p.layout.origin(slice);
+        T inv = inverse(slice);
+        in_blocks(p.layout.n, threads, [this, at, mean, inv](int64_t from, int64_t to) {
+            grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inv);
         });
-        T y = p.y[at];
-        if (y != y) std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(n) * sizeof(T));
+        if (p.y[at] != p.y[at]) keep_nan(at);
+    }
+
+    HS_APART void keep_nan(int64_t at) const {
+        std::memcpy(p.grad + at, p.y + at, static_cast<size_t>(p.layout.n) * sizeof(T));
     }
 
     HS_APART Dual part(const T* y, const T* v, int64_t n) const {
@@ -107,14 +145,14 @@ class BackwardTasks {
             for (int64_t i = from; i < to; ++i) part.add_entry(p.y[at + i * stride], p.v[at + i * stride]);
             return part;
         });
-        T y = p.y[at], mean = static_cast<T>(dual.mean()), inverse = static_cast<T>(1 / p.tau[slice]);
+        T y = p.y[at], mean = static_cast<T>(dual.mean()), inv = inverse(slice);
         report(slice, y != y, dual);
         if (!p.grad) return;
         T nan = y != y ? y : T(0);
         in_blocks(l.n, threads, [&](int64_t from, int64_t to) {
             for (int64_t i = from; i < to; ++i) {
                 int64_t e = at + i * stride;
-                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inverse) + nan;
+                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inv) + nan;
             }
         });
     }
@@ -135,14 +173,14 @@ class BackwardTasks {
         for (int j = 0; j < count; ++j) {
             T y = p.y[at + j];
             report(slice + j, y != y, dual[j]);
-            lanes.set(j, static_cast<T>(dual[j].mean()), static_cast<T>(1 / p.tau[slice + j]),
-                      y != y ? y : T(0));
+            lanes.set(j, static_cast<T>(dual[j].mean()), inverse(slice + j), y != y ? y : T(0));
         }
         if (p.grad)
             take_blocks(threads, lanes.chunks.number, [&](int64_t c) { lanes.write(c, p.grad + at); });
     }
 
     const Backward<T>& p;
+    T one_inverse;    // of a tau that is the same for all
     Arrangement how;
     Tiles tiles;
 };

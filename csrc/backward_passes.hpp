@@ -79,7 +79,8 @@ HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     return out;
 }
 
-// The sum of v over the active entries of a row, in four parts; returns how many those are.
+// The sum of v over the active entries of a row that fills a register, in four parts; returns how many those
+// are.
 template <class T>
 HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts) {
     using L = Lanes<T>;
@@ -104,8 +105,7 @@ HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts)
     if (i + W <= n) add(all.sum, L::load(y + i), L::load(v + i)), i += W;
     Vec rest = {};
     // The last register overlaps the one before: what is in that counts as zero here.
-    if (i < n && n < W) add(rest, L::load_first(y, n), L::load_first(v, n));
-    else if (i < n)
+    if (i < n)
         add(rest, L::keep(L::load(y + n - W), lanes_from<T>(static_cast<int>(W - (n - i)))),
             L::load(v + n - W));
     all.sum += rest;
@@ -129,6 +129,61 @@ HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T in
     auto value = [&](int64_t i) HS_INLINED { return of(L::load(y + i), L::load(v + i)); };
     if (store_behind(grad, n, value) < n) L::store(grad + n - W, value(n - W));
 }
+
+// How many registers a row may fill to stay in them between its two passes.
+constexpr int most_held = Lanes<float>::masks ? 8 : 4;
+
+// A row of so many registers. The last may be filled in part: without masks it overlaps the one before, so
+// it is stored first, and what is in both counts once.
+template <class T, int registers>
+struct HeldRow {
+    using L = Lanes<T>;
+    using Vec = typename L::Vec;
+    static constexpr int W = L::width, last = registers - 1;
+    Vec v[registers];
+    Places<T> active[registers];
+    Dual dual;
+
+    HS_INLINE void read(const T* y, const T* value, int64_t n) {
+        Vec sum[2] = {};
+        Counter<T> count;
+        for (int i = 0; i < last; ++i) {
+            v[i] = L::load(value + i * W);
+            active[i] = Places<T>(L::load(y + i * W));
+        }
+        const Last at(n);
+        v[last] = at.partial ? L::load_first(value + at.begin, at.left) : L::load(value + at.begin);
+        active[last] = Places<T>(at.partial ? L::load_first(y + at.begin, at.left)
+                                            : L::keep(L::load(y + at.begin), lanes_from<T>(W - at.left)));
+        for (int i = 0; i < registers; ++i) {
+            sum[i % 2] = active[i].add(sum[i % 2], v[i]);
+            count.add(active[i].on);
+        }
+        double parts[4];
+        L::store_parts(parts, sum[0] + sum[1]);
+        dual = {static_cast<double>(count.total()), add_parts(parts), 0, 0};
+    }
+
+    HS_INLINE void write(T* grad, int64_t n, T inverse) const {
+        Vec mean = L::splat(static_cast<T>(dual.mean())), inv = L::splat(inverse);
+        auto of = [&](int i) HS_INLINED { return active[i].keep((v[i] - mean) * inv); };
+        const Last at(n);
+        if (at.partial) L::store_first(grad + at.begin, at.left, of(last));
+        else L::store(grad + at.begin, of(last));
+        for (int i = 0; i < last; ++i) L::store(grad + i * W, of(i));
+    }
+
+  private:
+    struct Last {
+        int left;
+        bool partial;
+        int64_t begin;
+        HS_INLINE explicit Last(int64_t n)
+            : left(static_cast<int>(n - last * W)),
+              partial(left < W && (L::masks || registers == 1)),
+              begin(partial ? last * W : n - W) {}
+    };
+};
 
 struct LaneDuals {
     Dual lane[most_lanes], rest[most_slices];    // rest: rows of memory behind the last group

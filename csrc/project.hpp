@@ -18,6 +18,7 @@ struct ProjectSink {
     T* y;
     int threads;
     Result& result;
+    int64_t n = p.layout.n;
 
     HS_INLINE void fetch(int64_t row, int64_t from, int64_t to) const {
         if (y) fetch_row<true>(y + row * spacing + from, to - from);
@@ -28,19 +29,19 @@ struct ProjectSink {
     // A short row's pass is inlined: one that comes back through memory takes half as long again.
     HS_INLINE Sums pass(int64_t row, const T* x, Split<T> at, T inverse) const {
         T* out = y + row * spacing;
-        if (p.layout.n < parallel_row) return pass_row<T, true>(x, out, p.layout.n, at, inverse);
-        return sum_blocks<Sums>(p.layout.n, threads, [&](int64_t from, int64_t to) {
+        if (n < parallel_row) return pass_row<T, true>(x, out, n, at, inverse);
+        return sum_blocks<Sums>(n, threads, [&](int64_t from, int64_t to) {
             return pass_row<T, true>(x + from, out + from, to - from, at, inverse);
         });
     }
 
     HS_INLINE Counts pass_parts(int64_t row, const T* x, Split<T> at, T inverse, double* parts) const {
-        return hs::HS_VARIANT::pass_parts<T, true>(x, y + row * spacing, p.layout.n, at, inverse, parts);
+        return hs::HS_VARIANT::pass_parts<T, true>(x, y + row * spacing, n, at, inverse, parts);
     }
 
     void write(int64_t row, const T* x, Split<T> at, T inverse) const {
         T* out = y + row * spacing;
-        in_blocks(p.layout.n, threads,
+        in_blocks(n, threads,
                   [&](int64_t from, int64_t to) { write_row(x + from, out + from, to - from, at, inverse); });
     }
 

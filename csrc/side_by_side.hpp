@@ -183,11 +183,14 @@ class SideBySide {
             flat[l] = is_flat(sums, k);
             solved[l] = (settled[l] != 0) & !at_edge(k, n, inverse[at + l]);
         }
+        // Copies: for all the compiler knows, a row that is written may change the others.
+        const Rows<T> own = rows;
+        const int64_t from = base + at;
         for (int l = 0; l < number; ++l) {
-            int64_t r = base + at + l;
+            int64_t r = from + l;
             T inv = inverse[at + l];
             if (!solved[l]) put_off(r);
-            else if (!flat[l]) end_row(rows, r, {c[l], d[l]}, mu[l] + low[l], inv, false, sink);
+            else if (!flat[l]) end_row(own, r, {c[l], d[l]}, mu[l] + low[l], inv, false, sink);
             else
                 finish_row(rows, r, mu[l], low[l],
                            {found.sum(l), static_cast<double>(active[l]), static_cast<double>(ones[l])}, inv,

@@ -14,6 +14,7 @@ struct Places {
     using Int = typename Lanes<T>::Int;
     Mask up, on;
 
+    Places() = default;
     HS_INLINE explicit Places(Vec t) {
         if constexpr (sizeof(T) == 4) {
             up = _mm512_cmp_ps_mask((__m512)t, _mm512_setzero_ps(), _CMP_NLE_UQ);
@@ -45,6 +46,7 @@ struct Places {
     using Int = typename L::Int;
     Int up, on;
 
+    Places() = default;
     HS_INLINE explicit Places(Vec t) : up(~(L::splat(0) >= t)), on(up & ~(t >= L::splat(1))) {}
     HS_INLINE Vec add(Vec sum, Vec v) const { return L::add_where(on, sum, v); }
     HS_INLINE Vec keep(Vec v) const { return L::keep(v, on); }

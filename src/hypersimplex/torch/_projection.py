@@ -41,11 +41,11 @@ class Projection(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, k: Number, tau: Number, dim: int, backend: Backend, want_mu: bool) -> Any:
         y, mu = backend.project(input, k, tau, dim, want_mu=want_mu)
-        ctx.dim, ctx.backend = dim, backend
         if isinstance(tau, Tensor):  # then so is k
+            ctx.how = backend, None, dim
             ctx.save_for_backward(y, tau)
         else:
-            ctx.tau = tau
+            ctx.how = backend, tau, dim
             ctx.save_for_backward(y)
         if not want_mu:
             return y
@@ -54,13 +54,14 @@ class Projection(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor | None = None) -> tuple[Tensor | None, ...]:
-        y, *rest = ctx.saved_tensors
-        tau, needs = (rest[0], ctx.needs_input_grad) if rest else (ctx.tau, (True, False, False))
+        saved = ctx.saved_tensors
+        backend, tau, dim = ctx.how
+        needs = (True, False, False)
+        if tau is None:
+            tau, needs = saved[1], ctx.needs_input_grad
         if torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager():
-            gradients = plain.pullback(y, v, tau, ctx.dim, needs)  # to be differentiated again, or many at once
-        else:
-            gradients = ctx.backend.pullback(y, v, tau, ctx.dim, needs)
-        return *gradients, None, None, None
+            backend = plain  # to be differentiated again, or many at once
+        return *backend.pullback(saved[0], v, tau, dim, needs), None, None, None
 
 
 # Without the checks for transforms that Function.apply makes: where this is called, there are none.
