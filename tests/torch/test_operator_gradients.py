@@ -183,6 +183,19 @@ def test_a_nan_slice_has_nan_gradients_and_spoils_no_other():
         torch.testing.assert_close(value[[0, 2]], formula[[0, 2]])
 
 
+@pytest.mark.parametrize("n", [3, 20, 70, 150, 700, 3000])  # each length has its own way through the kernel
+@pytest.mark.parametrize("learned_k", [False, True])
+def test_a_nan_slice_of_any_length_has_nan_gradients(n, learned_k):
+    x, v = normal(3, n), normal(3, n, seed=1)
+    x[1, 2] = NAN
+    k = torch.full((3,), n / 4, dtype=torch.float64, requires_grad=True)
+    y = soft_binary_argmax(x.requires_grad_(), k if learned_k else n / 4)
+    expected = formulas(y.detach(), v, 1.0)
+    for value, formula in zip(grad(y, (x, k)[: 1 + learned_k], v), expected, strict=False):
+        assert value[1].isnan().all()
+        torch.testing.assert_close(value[[0, 2]], formula[[0, 2]])
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_an_incoming_gradient_of_any_strides(dim):
     x = normal(7, 20).requires_grad_()
