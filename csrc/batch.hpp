@@ -21,22 +21,21 @@ class RowBatch {
   public:
     RowBatch(const Rows<T>& all, Sink& s) : rows(all), sink(s) {}
 
-    // `count` rows from the first on; `more` follow.
-    void run(int64_t first, int count, int64_t more) {
+    // `count` rows from the first on.
+    void run(int64_t first, int count) {
         int64_t which[most_slices];
         for (int j = 0; j < count; ++j) which[j] = first + j;
-        run(which, count, more);
+        run(which, count);
     }
 
     // Any rows.
-    void run(const int64_t* which, int count, int64_t more) {
+    void run(const int64_t* which, int count) {
         double n = static_cast<double>(rows.n);
-        base = which[0];
         begin(which, count, n);
         for (int number = 0; number < most_passes && open->total(); ++number) {
             split_all();
-            if (rows.n >= halved_row && number < 2) pass_all<true>(number, count, more);
-            else pass_all<false>(number, count, more);
+            if (rows.n >= halved_row && number < 2) pass_all<true>(number);
+            else pass_all<false>(number);
             add_up();
             step.update<T>(0, step.count, n, 1, number >= late_pass);
             sort_out();
@@ -93,23 +92,21 @@ class RowBatch {
     }
 
     template <bool long_rows>
-    HS_INLINE void pass_all(int number, int count, int64_t more) {
+    HS_INLINE void pass_all(int number) {
         for (int o = 0; o < open->searching; ++o) {
-            if constexpr (long_rows) fetch_half(row[open->search[o]], number, count, more);
+            if constexpr (long_rows) fetch_half(row[open->search[o]], number);
             search(open->search[o]);
         }
         for (int o = 0; o < open->writing; ++o) {
-            if constexpr (long_rows) fetch_half(row[open->write[o]], number, count, more);
+            if constexpr (long_rows) fetch_half(row[open->write[o]], number);
             write(open->write[o]);
         }
         for (int j = 0; !long_rows && number == 0 && j < step.count; ++j) sink.fetch(row[j], 0, rows.n);
     }
 
-    // Half of where row r goes, and half of a row of the next batch: while these are searched, both come.
-    HS_INLINE void fetch_half(int64_t r, int half, int count, int64_t more) {
-        int64_t from = half ? rows.n / 2 : 0, to = half ? rows.n : rows.n / 2;
-        sink.fetch(r, from, to);
-        if (r < base + more) fetch_row<false>(rows.row(r + count) + from, to - from);
+    // Half of where row r goes comes while it is searched.
+    HS_INLINE void fetch_half(int64_t r, int half) {
+        sink.fetch(r, half ? rows.n / 2 : 0, half ? rows.n : rows.n / 2);
     }
 
     // The thresholds as the passes take them.
@@ -191,7 +188,6 @@ class RowBatch {
     }
 
     const Rows<T>& rows;
-    int64_t base;
     Sink& sink;
     Lockstep step;
     int64_t row[most_slices];

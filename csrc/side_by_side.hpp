@@ -200,7 +200,7 @@ class SideBySide {
 
     HS_APART void put_off(int64_t row) { rest_of[unsolved++] = row; }
 
-    HS_APART void solve_rest() { RowBatch<T, Sink>(rows, sink).run(rest_of, unsolved, 0); }
+    HS_APART void solve_rest() { RowBatch<T, Sink>(rows, sink).run(rest_of, unsolved); }
 
     const Rows<T>& rows;
     Sink& sink;
@@ -227,13 +227,11 @@ void solve_rows(const Rows<T>& rows, int64_t count, Sink& sink) {
         for (int64_t r = 0; r < count; ++r) solve_row(rows, r, sink);
         return;
     }
-    // As many at a time as stay in the first-level cache between passes, but enough to fill the registers of
-    // a step.
-    int64_t fit = (32 << 10) / static_cast<int64_t>(sizeof(T)) / rows.n;
-    fit = fit < 4 ? 4 : fit > most_slices ? most_slices : fit;
-    for (int64_t r = 0; r < count; r += fit) {
-        int64_t number = count - r < fit ? count - r : fit;
-        RowBatch<T, Sink>(rows, sink).run(r, static_cast<int>(number), count - r - number);
+    // A task's rows stay in the second-level cache between passes: more of them at a time fill the registers
+    // of a step better than fewer that would stay in the first.
+    for (int64_t r = 0; r < count; r += most_slices) {
+        int64_t number = count - r < most_slices ? count - r : most_slices;
+        RowBatch<T, Sink>(rows, sink).run(r, static_cast<int>(number));
     }
 }
 
