@@ -128,7 +128,6 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self.folder, self.digest = folder, hashlib.sha256()
-        self.files: dict[str, BinaryIO] = {}
         self.rows = self.columns = self.entries = 0
         self.sparse = False
 
@@ -148,13 +147,11 @@ class Writer:
 
     def _put(self, name: str, array: Array) -> None:
         raw = np.ascontiguousarray(array).data
-        file = self.files.get(name) or self.files.setdefault(name, open(self.folder / name, "wb"))  # noqa: SIM115
-        file.write(raw)
+        with open(self.folder / name, "ab") as file:
+            file.write(raw)
         self.digest.update(raw)
 
-    def close(self) -> dict[str, Any]:
-        for file in self.files.values():
-            file.close()
+    def about(self) -> dict[str, Any]:
         return {"rows": self.rows, "columns": self.columns, "sparse": self.sparse, "sha256": self.digest.hexdigest()}
 
 
@@ -193,15 +190,12 @@ def _convert(
     folder: Path, paths: list[Path], part: str, read: Callable[[str, Path], Iterable[Block]]
 ) -> dict[str, Any]:
     writer = Writer(folder)
-    try:
-        for path in paths:
-            for block in read(part, path):
-                writer.add(block)
-    finally:
-        about = writer.close()
+    for path in paths:
+        for block in read(part, path):
+            writer.add(block)
     if writer.rows == 0:
         raise DataError(f"{paths[0]} must have rows, got none; fetch it again")
-    return about
+    return writer.about()
 
 
 def _mapped(folder: Path, about: dict[str, Any], columns: int) -> Block:
