@@ -201,11 +201,8 @@ class Boosting:
         for name, part in (("validation", "val"), ("test", "test")):
             if name in scores:
                 decided = self.loss.decide(scores[name])
-                found |= {
-                    f"{part}_accuracy": float(np.mean(decided == y[name])),
-                    f"{part}_auc": auc(y[name], scores[name]),
-                }
                 some = by_decision(y[name].astype(np.int64), decided.astype(np.int64), 2)
+                some |= {"accuracy": float(np.mean(decided == y[name])), "auc": auc(y[name], scores[name])}
                 found |= {f"{part}_{measure}": v for measure, v in some.items()}
         if "validation" in scores:
             held, test = (self.loss.linear(scores[name]) for name in ("validation", "test"))
