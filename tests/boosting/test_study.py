@@ -23,7 +23,8 @@ from hypersimplex.study.boosted import ROUNDS, Boosting
 from hypersimplex.study.config import TREE_LOSSES, RunConfig
 from hypersimplex.study.engines import InProcess, Processes
 from hypersimplex.study.figures import overview_figure
-from hypersimplex.study.report import figure_files, gather, render
+from hypersimplex.study.page import figure_files
+from hypersimplex.study.report import gather, render
 from hypersimplex.study.results import result
 from hypersimplex.study.samples import Data
 from hypersimplex.study.stats import cells
@@ -127,8 +128,8 @@ def test_a_publishers_validation_split_is_used():
     x, y = problem(300, seed=5)
     data = replace(whole, validation=(x.astype(np.float32), y))
     training = Boosting(CONFIG, data, ONE)
-    assert training.prepared.train.num_data() == 600
-    assert training.prepared.validation.num_data() == 300
+    assert training.sizes["train"] == 600
+    assert training.sizes["validation"] == 300
 
 
 def test_rows_on_disk_and_sparse_rows_give_the_same_trees(tmp_path):
@@ -146,7 +147,7 @@ def test_rows_on_disk_and_sparse_rows_give_the_same_trees(tmp_path):
 
 
 def test_more_rows_than_there_are_means_all():
-    assert Boosting(replace(CONFIG, subset=10**6), made(), ONE).prepared.train.num_data() == 450
+    assert Boosting(replace(CONFIG, subset=10**6), made(), ONE).sizes["train"] == 450
 
 
 def test_three_classes_are_refused():

@@ -45,7 +45,7 @@ def test_thresholds_are_exact_at_the_present_weights():
     training.model.eval()
     with torch.no_grad():
         logits = training.model(x)
-        p = ((logits - training.loss.loss.threshold) / 1.5).clamp(0, 1)
+        p = ((logits - training.loss.threshold) / 1.5).clamp(0, 1)
     torch.testing.assert_close(p.sum(0), torch.bincount(y, minlength=10).float(), rtol=1e-4, atol=1e-3)
 
 
@@ -91,9 +91,9 @@ def test_dropout_is_off_and_draws_nothing(short):
     training.recompute()
     assert torch.equal(torch.get_rng_state(), before)
     training.recompute()
-    again = training.loss.loss.threshold.clone()
+    again = training.loss.threshold.clone()
     training.recompute()
-    assert torch.equal(training.loss.loss.threshold, again)
+    assert torch.equal(training.loss.threshold, again)
 
 
 def test_a_model_that_decides_one_class_shows():

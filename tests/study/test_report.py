@@ -13,7 +13,8 @@ from rich.console import Console
 from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.console import cell_table
-from hypersimplex.study.report import figure_files, gather, render
+from hypersimplex.study.page import figure_files
+from hypersimplex.study.report import gather, render
 from hypersimplex.study.speed import Reach
 from hypersimplex.study.stats import Result, cells
 from hypersimplex.study.store import Store

@@ -47,9 +47,9 @@ def test_the_comparison(width):
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_status(width):
-    states = ("done", "running", "pending", "diverged", "failed")
+    states = ("done", "interrupted", "pending", "diverged", "failed")
     runs = [Run(f"{i}", f"{i}", LONG, False, s, 1, None, {}, (epoch(0),) * 12345) for i, s in enumerate(states)]
-    fits(shown(width, *tables(runs, set())), width)
+    fits(shown(width, *tables(runs)), width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -69,7 +69,7 @@ def test_the_bar(width, name):
         live.phase(name, 123456)
         for i in range(3):
             live.epoch(LONG, epoch(i))
-        text = shown(width, live.progress)
+        text = shown(width, live)
     line = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip("\n")
     assert "\n" not in line
     assert len(line) <= width

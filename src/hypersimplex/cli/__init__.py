@@ -14,6 +14,7 @@ except ModuleNotFoundError as error:  # the command is installed with every flav
 
 from hypersimplex._version import __version__
 from hypersimplex.cli.data import data_app
+from hypersimplex.cli.shared import fail
 from hypersimplex.cli.study import study_app
 
 SUITE = Path("benchmarks/peers/__main__.py")
@@ -33,12 +34,8 @@ def bench(context: typer.Context) -> None:
     There `hypersimplex bench --help` lists its options.
     """
     if not SUITE.is_file():
-        typer.echo(
-            f"error: hypersimplex bench must run inside a checkout of hypersimplex, because it starts {SUITE}; "
-            f"got {Path.cwd()}",
-            err=True,
-        )
-        raise typer.Exit(1)
+        where = f"inside a checkout of hypersimplex, because it starts {SUITE}"
+        raise fail(f"hypersimplex bench must run {where}; got {Path.cwd()}")
     raise typer.Exit(subprocess.call([sys.executable, "-m", "benchmarks.peers", *context.args]))
 
 

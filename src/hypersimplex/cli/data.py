@@ -23,7 +23,7 @@ def data_list(data_folder: FolderOption = None) -> None:
         table.add_column(column, overflow="fold")
     table.add_row("digits", "1,797 scanned digits, 8 x 8, inside scikit-learn", "no file needed")
     for source in catalog.SOURCES.values():
-        missing = [f for f, there in catalog.present(source.name, root) if not there]
+        missing = [file for file, path, _ in catalog.files(source.name, root) if path is None]
         table.add_row(source.name, source.about, "there" if not missing else f"missing: {missing[0]}, …")
     for name, one in tabular.SOURCES.items():
         there = "there" if tabular.present(one, root) else "missing"

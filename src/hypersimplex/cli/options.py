@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -46,26 +47,16 @@ MetricOption = Annotated[
 ]
 
 
-def measure(metric: Metric | None) -> str | None:
-    """The measure that a metric is called in a store."""
-    return None if metric is None else metric.value.replace("-", "_")
-
-
 def taking(kind: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make a command of a function of one dataclass: its fields are the options."""
 
     def wrap(function: Callable[[Options], None]) -> Callable[..., None]:
+        @wraps(function)
         def command(**given: Any) -> None:
             function(kind(**given))
 
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
-            for f in fields(kind)  # type: ignore[arg-type]
-        ]
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+        command.__annotations__ = kind.__annotations__
         return command
 
     return wrap

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hypersimplex.cli.options import MetricOption, RunOptions, measure, taking
+from hypersimplex.cli.options import MetricOption, RunOptions, taking
 from hypersimplex.cli.shared import (
     DEFAULT_STORE,
     INTERRUPTED,
@@ -94,18 +94,19 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report as one HTML file that needs no other, or its table as markdown, csv or json."""
-    from hypersimplex.study.report import beside, figure_files, gather, render
+    from hypersimplex.study.report import beside, gather, render
 
     with existing(store) as opened:
-        content = gather(opened, baseline, measure(metric))
+        content = gather(opened, baseline, metric and metric.value)
         text = render(content, format.value)
-        pictures = {} if figures is None else figure_files(content)
         if output is None and format.value == "html":
             output = beside(store)
-        for name, picture in pictures.items():
-            assert figures is not None
+        if figures is not None:
+            from hypersimplex.study.page import figure_files
+
             figures.mkdir(parents=True, exist_ok=True)
-            (figures / name).write_text(picture, encoding="utf-8")
+            for name, picture in figure_files(content).items():
+                (figures / name).write_text(picture, encoding="utf-8")
         if output is None:
             write(text)
             return
@@ -131,7 +132,7 @@ def compare(
     from hypersimplex.study.console import Terminal
 
     with existing(store) as opened:
-        made = Comparison.of_store(opened, baseline, measure(metric), paper_rule)
+        made = Comparison.of_store(opened, baseline, metric and metric.value, paper_rule)
         if json:
             write(made.as_json())
         else:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.dummy import DummyClassifier
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_random_state
 
@@ -37,21 +38,11 @@ class Calibration:
 
 
 def _fit(method: str, scores: Array, y: Array, weights: Array | None) -> Any:
-    if (y == y[0]).all():
-        return _Always(float(y[0]))
+    if (y == y[0]).all():  # a label that is the same in all rows
+        return DummyClassifier(strategy="constant", constant=int(y[0])).fit([[0.0], [0.0]], [0, 1])
     every = np.arange(len(y))
     model = CalibratedClassifierCV(_Scores(int(y.max()) + 1), method=method, cv=[(every, every)], ensemble=False)
     return model.fit(scores, y, weights)
-
-
-class _Always:
-    """For a label that is the same in all rows."""
-
-    def __init__(self, probability: float) -> None:
-        self.probability = probability
-
-    def predict_proba(self, X: Array) -> Array:  # noqa: N803
-        return np.tile([1 - self.probability, self.probability], (len(X), 1))
 
 
 class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

@@ -144,13 +144,8 @@ class HyperSimplexXGBClassifier(BoostedClassifier):
         )
 
     def _settings(self, given: dict[str, Any]) -> dict[str, Any]:
-        settings = {
-            "learning_rate": self.learning_rate,
-            "max_depth": self.max_depth,
-            "min_child_weight": self.min_child_weight,
-            "subsample": self.subsample,
-            "colsample_bytree": self.colsample_bytree,
-            "reg_lambda": self.reg_lambda,
+        same = ("learning_rate", "max_depth", "min_child_weight", "subsample", "colsample_bytree", "reg_lambda")
+        settings = {name: getattr(self, name) for name in same} | {
             "seed": int(check_random_state(self.random_state).randint(2**31 - 1)),
             "nthread": 0 if self.n_jobs is None else self.n_jobs,
             "disable_default_eval_metric": True,

@@ -6,7 +6,6 @@ checkpoints: an interrupted one starts again.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -60,15 +59,6 @@ class Rows(lgb.Sequence):  # type: ignore[misc, unused-ignore]
         return np.asarray(self.x[self.rows[which]], dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """LightGBM's own form of the three parts; the validation part may be missing."""
-
-    train: Any
-    validation: Any | None
-    test: Any
-
-
 def check_classes(data: Data) -> None:
     if len(data.classes) != 2 or data.train_x.ndim != 2:
         raise ValueError(
@@ -84,8 +74,8 @@ def usable(data: Data, subset: int | None, validation: float) -> tuple[Array, Ar
 
 
 @lru_cache(maxsize=2)
-def prepare(data: Data, subset: int | None, validation: float, threads: int) -> Prepared:
-    """Bin a data set once a process: the runs of a study share it."""
+def prepare(data: Data, subset: int | None, validation: float, threads: int) -> dict[str, Any]:
+    """Bin the parts of a data set once a process: the runs of a study share them. "validation" may be None."""
     check_classes(data)
     rows, held = usable(data, subset, validation)
 
@@ -96,12 +86,12 @@ def prepare(data: Data, subset: int | None, validation: float, threads: int) -> 
         return made.construct()
 
     train = dataset(data.train_x, data.train_y, rows)
-    other = None
+    parts = {"train": train, "validation": None, "test": dataset(data.test_x, data.test_y, None, train)}
     if data.validation is not None:
-        other = dataset(*data.validation, None, train)
+        parts["validation"] = dataset(*data.validation, None, train)
     elif len(held):
-        other = dataset(data.train_x, data.train_y, held, train)
-    return Prepared(train, other, dataset(data.test_x, data.test_y, None, train))
+        parts["validation"] = dataset(data.train_x, data.train_y, held, train)
+    return parts
 
 
 class Loss:
@@ -150,7 +140,7 @@ class Boosting:
     def __init__(self, config: RunConfig, data: Data, runtime: Runtime) -> None:
         self.config, self.data, self.runtime = config.training(), data, runtime
         threads = runtime.threads or 0
-        self.prepared = prepare(data, config.subset, config.validation, threads)
+        self.parts = prepare(data, config.subset, config.validation, threads)
         hypersimplex = config.loss.startswith("hypersimplex")
         self.loss: Loss | HyperSimplex = HyperSimplex(config) if hypersimplex else Loss(config.loss)
         settings = {
@@ -164,8 +154,7 @@ class Boosting:
             "metric": "None",
             "num_threads": threads,
         }
-        self.booster = lgb.Booster(settings, self.prepared.train)
-        self.parts = {"train": self.prepared.train, "validation": self.prepared.validation, "test": self.prepared.test}
+        self.booster = lgb.Booster(settings, self.parts["train"])
         for name in ("validation", "test"):
             if self.parts[name] is not None:
                 self.booster.add_valid(self.parts[name], name)
@@ -181,7 +170,7 @@ class Boosting:
         if self.config.loss != "hypersimplex-paper":
             return self.config.lr
         known = SOURCES.get(self.config.dataset)
-        rows: int = self.prepared.train.num_data()
+        rows = self.sizes["train"]
         return self.config.lr * 2 / rows * (known.gradient_times if known else 1e-3)
 
     @property
@@ -212,11 +201,8 @@ class Boosting:
         for name, part in (("validation", "val"), ("test", "test")):
             if name in scores:
                 decided = self.loss.decide(scores[name])
-                found |= {
-                    f"{part}_accuracy": float(np.mean(decided == y[name])),
-                    f"{part}_auc": auc(y[name], scores[name]),
-                }
                 some = by_decision(y[name].astype(np.int64), decided.astype(np.int64), 2)
+                some |= {"accuracy": float(np.mean(decided == y[name])), "auc": auc(y[name], scores[name])}
                 found |= {f"{part}_{measure}": v for measure, v in some.items()}
         if "validation" in scores:
             held, test = (self.loss.linear(scores[name]) for name in ("validation", "test"))

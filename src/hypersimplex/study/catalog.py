@@ -82,7 +82,7 @@ def find_file(root: Path, folders: tuple[str, ...], file: str) -> Path | None:
     return None
 
 
-def _files(name: str, root: Path) -> Iterator[tuple[str, Path | None, str]]:
+def files(name: str, root: Path) -> Iterator[tuple[str, Path | None, str]]:
     """Every file, where it lies, and the hash of its content: CIFAR-10's python batches where only those may be."""
     source = SOURCES[name]
     python = name == "cifar-10" and not any((root / f).is_dir() for f in source.folders)
@@ -91,17 +91,17 @@ def _files(name: str, root: Path) -> Iterator[tuple[str, Path | None, str]]:
         yield file, find_file(root, CIFAR_PYTHON_FOLDERS if python else source.folders, file), digest
 
 
-def present(name: str, root: Path) -> list[tuple[str, bool]]:
-    """Return (file, whether it is there), without reading any."""
-    return [(file, path is not None) for file, path, _ in _files(name, root)]
-
-
 def check(name: str, root: Path) -> list[tuple[str, str]]:
     """Return (file, verdict) for every file; a verdict is "ok", "missing", or what is wrong."""
     rows = []
-    for file, path, digest in _files(name, root):
+    for file, path, digest in files(name, root):
+        if path is None:
+            rows.append((file, "missing"))
+            continue
         try:
-            rows.append((file, "missing") if path is None else (str(path), _verdict(_content(name, path), digest)))
+            found = hashlib.sha256(_content(name, path)).hexdigest()
+            wrong = f"wrong content: sha256 {found[:12]}…, expected {digest[:12]}…; fetch it again"
+            rows.append((str(path), "ok" if found == digest else wrong))
         except DataError as error:
             rows.append((str(path), str(error)))
     return rows
@@ -114,11 +114,6 @@ def _content(name: str, path: Path) -> bytes:
     images, labels = read_cifar_python(path)
     records = images.transpose(0, 3, 1, 2).reshape(len(labels), -1)
     return b"".join(bytes([y]) + r.tobytes() for y, r in zip(labels.tolist(), records, strict=True))
-
-
-def _verdict(raw: bytes, digest: str) -> str:
-    found = hashlib.sha256(raw).hexdigest()
-    return "ok" if found == digest else f"wrong content: sha256 {found[:12]}…, expected {digest[:12]}…; fetch it again"
 
 
 def fetch(name: str, root: Path, base_url: str | None = None) -> Path:

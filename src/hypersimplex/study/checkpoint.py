@@ -34,12 +34,6 @@ def unpack(raw: bytes, key: str) -> dict[str, Any]:
     return state
 
 
-def misfit(key: str, error: Exception) -> CheckpointError:
-    """What a whole checkpoint of another version, say, is to this one."""
-    reason = str(error).partition("\n")[0]
-    return CheckpointError(f"checkpoint of {key} does not fit this version ({type(error).__name__}: {reason})")
-
-
 def path(folder: Path, key: str) -> Path:
     return folder / f"{key}.checkpoint"
 

@@ -21,7 +21,6 @@ from hypersimplex.study.own import is_entry_point
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.records import Run
 from hypersimplex.study.report import beside, gather, render
-from hypersimplex.study.results import results
 from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.status import print_failure
@@ -184,7 +183,7 @@ def run(
             print_failure(console, r)
         if failed:
             console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
-        Comparison(runs, results(runs), None, False).show(console, yardsticks=lines)
+        Comparison(runs).show(console, yardsticks=lines)
         if any(r.state == "done" and not r.tuning for r in runs):
             report = beside(path)
             report.write_text(render(gather(store, None, study.metric), "html"), encoding="utf-8")

@@ -21,13 +21,12 @@ from hypersimplex.study.store import Store
 @dataclass(frozen=True)
 class Comparison:
     runs: Sequence[Run]
-    finished: Sequence[Result]
-    baseline: str | None
-    paper_rule: bool
+    baseline: str | None = None
+    paper_rule: bool = False
 
     @classmethod
     def of_store(cls, store: Store, baseline: str | None, metric: str | None, paper_rule: bool) -> "Comparison":
-        runs = store.runs(metric)
+        runs = store.runs(metric and metric.replace("-", "_"))
         losses = sorted({r.config.loss for r in runs if r.state == "done"})
         if not losses:
             raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
@@ -37,12 +36,16 @@ class Comparison:
         tests = [t for r in runs if r.state == "done" for _, t in r.scores()]
         if metric is not None and tests and all(t is None for t in tests):
             raise ValueError(f"metric must be one that these runs recorded, got {metric.replace('_', '-')}")
-        finished = results(runs)
-        if all(r.tuning for r in finished):
+        made = cls(runs, baseline, paper_rule)
+        if all(r.tuning for r in made.finished):
             raise ValueError(
                 f"store {store.path} has tuning runs alone; the same `study run` goes on to the compared ones"
             )
-        return cls(runs, finished, baseline, paper_rule)
+        return made
+
+    @cached_property
+    def finished(self) -> list[Result]:
+        return results(self.runs)
 
     @property
     def rule(self) -> str:

@@ -90,7 +90,10 @@ class RunConfig:
         object.__setattr__(self, "drop", tuple(self.drop))
         one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
         if self.is_trees:
-            self._without_a_network()
+            # What only networks use is set to one value.
+            width = {"width": 250} if self.network == "lightgbm-paper" else {}
+            for name, value in (OF_NETWORKS | width).items():
+                object.__setattr__(self, name, value)
         one_of("optimizer", self.optimizer, OPTIMIZERS)
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("precision", self.precision, PRECISIONS)
@@ -126,13 +129,6 @@ class RunConfig:
     @property
     def is_trees(self) -> bool:
         return self.network in TREES
-
-    def _without_a_network(self) -> None:
-        """Set what only networks use to one value."""
-        for name, value in OF_NETWORKS.items():
-            object.__setattr__(self, name, value)
-        if self.network == "lightgbm-paper":
-            object.__setattr__(self, "width", 250)
 
     def training(self) -> "RunConfig":
         """Return the configuration of the training that serves this run."""

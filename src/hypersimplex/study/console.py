@@ -11,7 +11,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -50,14 +49,13 @@ class Terminal(Console):
         return super().render_str(visible(text), **{**options, "markup": False, "emoji": False})
 
 
-class Live:
+class Live(Progress):
     """Progress of a study, an epoch a tick; plain lines where the output is not a terminal."""
 
     def __init__(self, console: Console) -> None:
-        self.console = console
         width = console.width
         self.bar = 10 if width < 80 else 20 if width < 110 else 40
-        self.progress = Progress(
+        super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(self.bar),
             MofNCompleteColumn(),
@@ -68,31 +66,22 @@ class Live:
             console=console,
             disable=not console.is_terminal or console.quiet,
         )
-        self.task: TaskID | None = None
         self.total = self.done = self.told = self.room = 0
-
-    def __enter__(self) -> "Live":
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
 
     def phase(self, name: str, epochs: int) -> None:
         self.total, self.done, self.told = epochs, 0, 0
         # Name, bar, "12/34", "epochs", two times of seven characters, and a space between all of them.
         self.room = self.console.width - (len(name) + self.bar + 2 * len(str(epochs)) + 1 + 6 + 14 + 6)
-        self.task = self.progress.add_task(name, total=epochs, latest="")
+        self.add_task(name, total=epochs, latest="")
         if not self.console.is_terminal:
             self.console.print(f"{name}: {epochs} epochs to do")
 
     def epoch(self, config: RunConfig, epoch: Epoch) -> None:
         self.done += 1
-        assert self.task is not None
         either = (epoch.val_auc, epoch.test_auc) if config.is_trees else (epoch.val_accuracy, epoch.test_accuracy)
         score = either[0] if either[0] is not None else either[1]
         shown = "" if score is None else f" · {score:.3f}"
-        self.progress.update(self.task, advance=1, latest=self.fitting(config.describe(), shown))
+        self.update(self.task_ids[-1], advance=1, latest=self.fitting(config.describe(), shown))
         # Twenty lines a phase in a log file, and one for every epoch of a long run.
         tenth = 20 * self.done // max(1, self.total)
         if not self.console.is_terminal and (tenth > self.told or epoch.seconds > 5):

@@ -123,7 +123,8 @@ def _train(
         raise
     except Exception as error:
         if raw is not None and len(training.history) == behind:
-            raise checkpoint.misfit(config.key(), error) from error
+            reason = f"{type(error).__name__}: " + str(error).partition("\n")[0]
+            raise CheckpointError(f"checkpoint of {config.key()} does not fit this version ({reason})") from error
         raise
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from hypersimplex.study.formats import Array
@@ -67,7 +68,7 @@ def recompute(model: nn.Module, loss: nn.Module, logits: Callable[[Tensor], Tens
     with _measuring(model):
         found = torch.cat([logits(part) for part in parts])
     if calibrate is not None:
-        calibrate(found, y[rows])
+        calibrate([(found, y[rows])])
 
 
 def by_decision(y: Array, decided: Array, classes: int) -> dict[str, float]:
@@ -81,16 +82,11 @@ def by_decision(y: Array, decided: Array, classes: int) -> dict[str, float]:
     }
 
 
-def log_softmax(scores: Array) -> Array:
-    shifted = scores - scores.max(1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(1, keepdims=True)))
-
-
 def auc(y: Array, scores: Array) -> float:
     """The area under the ROC curve of each class against the others, averaged over the classes that are there."""
     from scipy.stats import rankdata
 
-    ranks = rankdata(log_softmax(scores), axis=0)
+    ranks = rankdata(log_softmax(scores, axis=1), axis=0)
     areas = []
     for c in range(scores.shape[1]):
         mine = y == c
@@ -101,7 +97,7 @@ def auc(y: Array, scores: Array) -> float:
 
 
 def log_loss(y: Array, scores: Array, temperature: float) -> float:
-    return float(-log_softmax(scores / temperature)[np.arange(len(y)), y].mean())
+    return float(-log_softmax(scores / temperature, axis=1)[np.arange(len(y)), y].mean())
 
 
 def temperature(y: Array, scores: Array) -> float:

@@ -156,9 +156,6 @@ def _known(name: str, value: Any) -> Any:
 def digest(table: Sequence[Row]) -> str:
     """A hash of the content, the same for both formats and for columns that are not there or empty."""
     content = [{k: float(v) if isinstance(v, float | int) else v for k, v in r.items() if v is not None} for r in table]
-    for row in content:
-        row.pop(WHOLENESS[0], None)
-        row.pop(WHOLENESS[1], None)
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -188,7 +185,7 @@ def check_run(rows: Sequence[Row]) -> None:
     name = f"run {first['run']}"
     for row in rows[1:]:
         for column, value in row.items():
-            if not _of_an_epoch(column) and value != first[column] and column not in WHOLENESS:
+            if not _of_an_epoch(column) and value != first[column]:
                 raise ExportFileError(
                     f"{name}: {column} must be the same in all rows, got {first[column]!r} and {value!r}"
                 )

@@ -64,15 +64,11 @@ def svg(name: str, title: str, description: str, draw: Callable[[Any], None]) ->
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
-    opening = re.match(r"<svg[^>]*>", text)
-    assert opening is not None
-    box = re.search(r'viewBox="[^"]*"', opening.group())
-    assert box is not None
-    head = '<svg class="figure" xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    head += f" {box.group()}"
-    head += f' role="img" aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
-    head += f'<desc id="{name}-desc">{escape(description)}</desc>'
-    return Markup(head + text[opening.end() :])
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    label = f'role="img" aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
+    label += f'<desc id="{name}-desc">{escape(description)}</desc>'
+    opening = r'<svg[^>]*(viewBox="[^"]*")[^>]*>'
+    return Markup(re.sub(opening, lambda found: f'<svg class="figure" {spaces} {found[1]} {label}', text, count=1))
 
 
 def legend(axes: Any) -> None:
@@ -201,12 +197,6 @@ def _differences(
     return svg(name, title, f"Filled markers: Holm p below 0.05. {'; '.join(points)}.", draw)
 
 
-def band(values: Numbers) -> tuple[Numbers, Numbers]:
-    """The 95 % interval of the mean of every column."""
-    found = [summarize(column.tolist()) for column in values.T]
-    return np.array([s.low for s in found]), np.array([s.high for s in found])
-
-
 def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequence[Run]]) -> Markup:
     """The test score against steps: mean over the seeds, band of its 95 % interval where there are enough."""
     measure = MEASURES[next(runs[0].measure for runs in groups.values() if runs)]
@@ -224,7 +214,9 @@ def curves_figure(name: str, dataset: str, batch: int, groups: Mapping[str, Sequ
             color, _ = STYLES[loss]
             axes.plot(steps, values.mean(0), color=color, linewidth=1.5, label=loss)
             if len(values) >= LEAST_SEEDS:
-                axes.fill_between(steps, *band(values), color=color, alpha=0.18, linewidth=0)
+                means = [summarize(column) for column in values.T.tolist()]
+                low, high = [s.low for s in means], [s.high for s in means]
+                axes.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
         axes.set_title(f"batch size {batch}" if batch else dataset, fontsize=10)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("step" if counted else "epoch" if batch else "epoch of ten rounds")

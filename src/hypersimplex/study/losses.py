@@ -53,29 +53,13 @@ class Argmax(nn.Module):
         return logits.argmax(1)
 
 
-class HyperSimplex(nn.Module):
-    def __init__(self, tau: float, prior: float | None) -> None:
-        super().__init__()
-        self.loss = HyperSimplexLoss(tau=tau, prior=prior)
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+class HyperSimplex(HyperSimplexLoss):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         # The library's mean is of one half of the sum over the classes.
-        value: Tensor = self.loss(logits, target)
-        return value * (2 / logits.shape[1])
-
-    def predict(self, logits: Tensor) -> Tensor:
-        decided: Tensor = self.loss.predict(logits)
-        return decided
-
-    def scores(self, logits: Tensor) -> Tensor:
-        found: Tensor = self.loss.scores(logits)
-        return found
-
-    def calibrate(self, logits: Tensor, target: Tensor) -> None:
-        self.loss.calibrate([(logits, target)])
+        return super().forward(input, target) * (2 / input.shape[1])
 
 
 def make_loss(config: RunConfig) -> nn.Module:
     if config.tau is None:
         return Argmax(PLAIN[config.training().loss])
-    return HyperSimplex(config.tau, config.prior)
+    return HyperSimplex(tau=config.tau, prior=config.prior)

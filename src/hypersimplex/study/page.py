@@ -1,7 +1,6 @@
 """The report as one HTML file that needs nothing else."""
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
@@ -10,7 +9,7 @@ import jinja2
 
 from hypersimplex.study import figures, published, tabular
 from hypersimplex.study.comparison import tables
-from hypersimplex.study.console import batch_text, p_text
+from hypersimplex.study.console import batch_text, p_text, visible
 from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Run
 from hypersimplex.study.stats import Cell
@@ -60,16 +59,15 @@ def html(content: dict[str, Any]) -> str:
     environment.filters.update(p=p_text, slug=slug, batch=batch_text, points=accuracy.with_sign, percent=accuracy.text)
     source = files("hypersimplex.study").joinpath("templates", "report.html").read_text(encoding="utf-8")
     template = environment.from_string(source)
-    return template.render(**content, datasets=datasets, pages=pages, overviews=overviews(rows))
+    return template.render(**content, datasets=datasets, pages=pages, overview=overview(rows))
 
 
 def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) -> dict[str, Any]:
     curves = {}
     for batch in sorted({c.batch_size for c in here}):
-        groups: dict[str, list[Run]] = defaultdict(list)
-        for c in here:
-            if c.batch_size == batch and not c.foil:
-                groups[c.loss] = [r for r in map(by_key.__getitem__, c.keys) if r.state == "done" and r.epochs]
+        cells = [c for c in here if c.batch_size == batch and not c.foil]
+        runs = {c.loss: [by_key[key] for key in c.keys] for c in cells}
+        groups = {loss: [r for r in some if r.state == "done" and r.epochs] for loss, some in runs.items()}
         if any(groups.values()):
             curves[batch] = figures.curves_figure(slug("curves", dataset, batch), dataset, batch, groups)
     return {
@@ -79,24 +77,22 @@ def dataset_figures(dataset: str, here: Sequence[Cell], by_key: dict[str, Run]) 
     }
 
 
-def overviews(rows: Sequence[Cell]) -> list[Any]:
+def overview(rows: Sequence[Cell]) -> Any:
     """One figure over all data sets with boosted trees, where there are several."""
     trees = [c for c in rows if not c.batch_size]
     if len({c.dataset for c in trees}) < 2 or not any(c.against for c in trees):
-        return []
-    return [figures.overview_figure("overview-auc", trees)]
+        return None
+    return figures.overview_figure("overview-auc", trees)
 
 
 def figure_files(content: dict[str, Any]) -> dict[str, str]:
     """The figures as files of their own: name and SVG text."""
     rows: list[Cell] = content["cells"]
-    found = {}
-    for number, figure in enumerate(overviews(rows)):
-        found[f"overview{number or ''}"] = figure
+    found = {"overview": overview(rows)}
     for dataset in dict.fromkeys(c.dataset for c in rows):
         made = dataset_figures(dataset, [c for c in rows if c.dataset == dataset], content["runs"])
         for kind in ("accuracy", "difference"):
             found[slug(dataset, kind)] = made[kind]
         for batch, curve in made["curves"].items():
             found[slug(dataset, "curves", batch or "")] = curve
-    return {f"{name}.svg": str(figure) + "\n" for name, figure in found.items()}
+    return {f"{name}.svg": visible(str(figure)) + "\n" for name, figure in found.items() if figure is not None}

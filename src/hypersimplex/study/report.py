@@ -176,10 +176,3 @@ def render(content: dict[str, Any], format: str) -> str:
         text = {"markdown": markdown, "csv": as_csv, "json": as_json}[format](content)
     # Names of data sets are not ours: what would command a terminal is spelled out; JSON has its own spelling.
     return text if format == "json" else visible(text)
-
-
-def figure_files(content: dict[str, Any]) -> dict[str, str]:
-    """The report's figures as files of their own: name and SVG text."""
-    from hypersimplex.study.page import figure_files
-
-    return {name: visible(text) for name, text in figure_files(content).items()}

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,7 @@ class Data:
     mean: tuple[float, ...] | None = None  # of a channel, in 0 to 1; None: computed from the training images
     std: tuple[float, ...] | None = None
     padding: int = 0  # of the augmentation's crop
-    model: Callable[[], Any] | None = field(default=None, compare=False)  # makes the network, for one's own entry point
+    model: Callable[[], Any] | None = None  # makes the network, for one's own entry point
     # The publisher's own split, taken instead of a part of the training set.
     validation: tuple[Any, Array] | None = None
     notes: tuple[str, ...] = ()  # what its owner should look at

@@ -76,16 +76,8 @@ def has_a_spread(d: npt.NDArray[np.float64]) -> bool:
     return d.size >= LEAST_SEEDS and bool(np.any(d != d[0]))
 
 
-def paired_t(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Return t and the two-sided p of the paired t-test of a against b; NaN where there is nothing to test."""
-    d = differences(a, b)
-    if not has_a_spread(d):
-        return math.nan, math.nan
-    t = float(d.mean() / (d.std(ddof=1) / math.sqrt(d.size)))
-    return t, p_of_t(t, d.size)
-
-
 def p_of_t(t: float, n: int) -> float:
+    """Return the two-sided p of the paired t-test."""
     return float(2 * distributions.t.sf(abs(t), n - 1))
 
 
@@ -107,8 +99,9 @@ def compare(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Pair
     spread = summarize(d.tolist(), level)
     if not has_a_spread(d):
         return Paired(spread.n, spread.mean, spread.sd, *[math.nan] * 7)
+    t = spread.mean / (spread.sd / math.sqrt(spread.n))
     interval = (spread.low, spread.high, *paired_bootstrap(a, b, level))
-    return Paired(spread.n, spread.mean, spread.sd, *interval, *paired_t(a, b), spread.mean / spread.sd)
+    return Paired(spread.n, spread.mean, spread.sd, *interval, t, p_of_t(t, spread.n), spread.mean / spread.sd)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -241,7 +234,8 @@ def cells(
     rows: list[Cell] = []
     families: dict[tuple[str, bool], list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
-        base = baseline or _usual_baseline(batch_size, losses[dataset])
+        usual = "cross-entropy" if batch_size else "binary"
+        base = baseline or (usual if usual in losses[dataset] else losses[dataset][0])
         scores = {r.seed: value(r) for r in group}
         reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])} if loss != base else {}
         cell = replace(
@@ -255,15 +249,11 @@ def cells(
             families[group[0].protocol, cell.primary].append(len(rows))
         rows.append(cell)
     for family in families.values():
-        corrected = _corrected([rows[i] for i in family])
-        for i, cell in zip(family, corrected, strict=True):
-            rows[i] = cell
+        p_values = [against.p if (against := rows[i].against) else math.nan for i in family]
+        count = sum(not math.isnan(p) for p in p_values)
+        for i, p in zip(family, holm(p_values), strict=True):
+            rows[i] = replace(rows[i], holm_p=p, comparisons=count)
     return rows
-
-
-def _usual_baseline(batch_size: int, losses: Sequence[str]) -> str:
-    usual = "cross-entropy" if batch_size else "binary"
-    return usual if usual in losses else losses[0]
 
 
 def _cell(group: Iterable[Result], scores: Mapping[int, float], reference: Mapping[int, float]) -> Cell:
@@ -286,10 +276,3 @@ def _cell(group: Iterable[Result], scores: Mapping[int, float], reference: Mappi
         holm_p=math.nan,
         keys=tuple(r.key for r in runs),
     )
-
-
-def _corrected(family: Sequence[Cell]) -> list[Cell]:
-    """Cells whose tests are corrected together."""
-    p_values = [c.against.p if c.against else math.nan for c in family]
-    count = sum(not math.isnan(p) for p in p_values)
-    return [replace(c, holm_p=p, comparisons=count) for c, p in zip(family, holm(p_values), strict=True)]

