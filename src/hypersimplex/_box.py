@@ -74,11 +74,7 @@ def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
         raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
     if array.ndim == 0:
         return array.astype(np.float64).reshape(1, 1)
-    try:
-        fits = np.broadcast_shapes(array.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if not _checks.fits(array.shape, shape):
         raise _checks.not_over_entries(name, shape, array.shape)
     array = np.moveaxis(array.reshape((1,) * (len(shape) - array.ndim) + array.shape), along, -1)
     rows = tuple(size for d, size in enumerate(shape) if d != along)

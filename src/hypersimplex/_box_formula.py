@@ -1,11 +1,120 @@
-"""The derivatives of box sections, by one formula for torch and JAX."""
+"""Box sections by one set of formulas for torch and JAX: what is around the search for mu, and the derivatives.
 
+Slices lie along the last dim. `xp` is torch or jax.numpy.
+"""
+
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+Array = Any  # of torch or of JAX
 
 
-def correction(xp: Any, constant: Callable[[Any], Any], y: Any, mu: Any, at_most: bool, *arguments: Any) -> Any:
-    """What to add to y: it is 0 and has the derivatives, to any order, in every mode. Slices lie along the last dim.
+class Problem(NamedTuple):
+    """total and tau have a size of 1 along the last dim, the others the shape of x."""
+
+    xp: Any
+    x: Array
+    total: Array
+    lower: Array
+    upper: Array
+    weight: Array
+    tau: Array
+
+    def place(self, mu: Array, low: Array = 0.0) -> Array:
+        """y before it is clipped, at mu + low."""
+        return ((self.x - mu * self.weight) - low * self.weight) / self.tau
+
+    def clip(self, t: Array) -> Array:
+        return self.xp.clip(t, self.lower, self.upper)
+
+    def start(self) -> tuple[Array, Array]:
+        """The mu of a slice whose entries are all free, and how far to jump from it."""
+        xp, finite = self.xp, self.xp.isfinite(self.x)
+        x, weight = xp.where(finite, self.x, 0), xp.where(finite, self.weight, 0)
+        squares = xp.clip(_sum(weight * weight), float(xp.finfo(x.dtype).tiny))
+        mean = _sum(weight * x) / squares
+        variance = _sum(xp.square(xp.where(finite, x - mean * weight, 0))) / squares
+        mu = xp.nan_to_num(mean - self.tau * self.total / squares, nan=0.0)
+        return mu, self.tau + xp.sqrt(xp.nan_to_num(variance)) / 4
+
+    def between(self, mu: Array) -> tuple[Array, Array]:
+        """As much of y on either side of mu as makes the total, and whether the sum steps over the total there."""
+        xp = self.xp
+        ends = (xp.nextafter(mu, xp.full_like(mu, end)) for end in (-math.inf, math.inf))
+        more, less = (self.clip(self.place(end)) for end in ends)
+        most, least = _sum(self.weight * more), _sum(self.weight * less)
+        steps = most > least
+        share = xp.clip((self.total - least) / xp.where(steps, most - least, 1), 0, 1)
+        return xp.where(more == less, more, less + share * (more - less)), steps
+
+    def snap(self, t: Array, room: Array) -> Array:
+        """y. What rounding keeps from a bound is put there: an entry that is not free must not look so."""
+        xp, few = self.xp, 4 * float(self.xp.finfo(t.dtype).eps)
+        t = xp.where(t >= self.upper - (few * _size(xp, self.upper) + room), self.upper, t)
+        return self.clip(xp.where(t <= self.lower + (few * _size(xp, self.lower) + room), self.lower, t))
+
+
+def solve(
+    p: Problem,
+    at_most: bool,
+    rounding: float,
+    room: float,
+    excess: Callable[[Problem], Array],
+    search: Callable[[Problem, Array], tuple[Array, Array]],
+) -> tuple[Array, Array]:
+    """Return y and mu of every slice; NaN where there is no solution.
+
+    mu is 0 where the total of an `at_most` is not reached, and infinite where infinite entries share the total.
+    `search(p, settled)` gives y and mu of the slices that are not settled, `excess(p)` what a slice sums to at mu = 0,
+    less its total. As a share of the bounds' size, a total may miss them by `room`, and meets them within `rounding`.
+    """
+    xp, x, total, lower, upper, weight, tau = p
+    certain = x == math.inf
+    least, most = _sum(weight * lower), _sum(weight * xp.where(x == -math.inf, lower, upper))
+    size = _sum(_size(xp, weight * lower) + _size(xp, weight * upper))
+    broken = xp.isnan(x) | ~(lower <= upper) | ~((weight > 0) & (weight < math.inf))
+    good = ~broken.any(-1, keepdims=True) & (tau > 0) & xp.isfinite(tau) & (total >= least - room * size)
+    good = good & (at_most | (total <= most + room * size))
+    # More entries at +inf than there is budget: they share it as equals would.
+    extra = _sum(xp.where(certain, weight * (upper - lower), 0))
+    crowded = certain.any(-1, keepdims=True) & (least + extra > total)
+    p = p._replace(x=xp.where(crowded & certain, 0, xp.where(crowded, -math.inf, x)))
+    slack = ~crowded & (excess(p) <= 0) if at_most else xp.zeros_like(crowded)
+    bottom, top = ~slack & (total <= least + rounding * size), ~slack & (total >= most - rounding * size)
+    y, mu = search(p, slack | bottom | top | ~good)
+    y = xp.where(slack, p.clip(p.place(0.0)), y)
+    y = xp.where(bottom, lower, xp.where(top, xp.where(p.x == -math.inf, lower, upper), y))
+    mu = xp.where(slack, 0, xp.where(crowded, math.inf, mu))
+    return xp.where(good, y, math.nan), xp.where(good, mu, math.nan)
+
+
+def _sum(terms: Array) -> Array:
+    return terms.sum(-1, keepdims=True)
+
+
+def _size(xp: Any, value: Array) -> Array:
+    return xp.where(xp.isfinite(value), xp.abs(value), 0)
+
+
+def centered(
+    xp: Any, v: Array, y: Array, mu: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
+) -> Array:
+    """(v - w m)/tau on the free entries, 0 elsewhere: how y moves with x by v, and the gradient of sum(v y) to x."""
+    free = ~((y <= lower) | (y >= upper))
+    own, v = xp.where(free, weight, 0), xp.where(free, v, 0)
+    squares = _sum(own * own)
+    m = _sum(own * v) / xp.where(squares == 0, 1, squares)
+    if at_most:
+        m = xp.where(mu == 0, 0, m)
+    # Where mu is infinite, the free entries are infinite too, and share what there is.
+    return xp.where(xp.isinf(mu), 0, (v - own * m) / tau)
+
+
+def correction(
+    xp: Any, constant: Callable[[Array], Array], y: Array, mu: Array, at_most: bool, *arguments: Array
+) -> Array:
+    """What to add to y: it is 0 and has the derivatives, to any order, in every mode.
 
     While the free entries A stay the same, and with x measured from mu * weight, where it is tau * y:
 
@@ -25,12 +134,8 @@ def correction(xp: Any, constant: Callable[[Any], Any], y: Any, mu: Any, at_most
     moved = moved - xp.where(xp.isfinite(mu), mu, 0) * (weight - constant(weight))
     from_mu = xp.where(free, (y + moved * inverse) * ratio, 0)
     bound = xp.where(low, lower, xp.where(high, upper, 0))
-
-    def along(terms: Any) -> Any:
-        return terms.sum(-1, keepdims=True)
-
-    squares = along(xp.where(free, weight * weight, 0))
-    excess = along(weight * (from_mu + bound)) - total
+    squares = _sum(xp.where(free, weight * weight, 0))
+    excess = _sum(weight * (from_mu + bound)) - total
     nu = excess / xp.where(squares == 0, 1, squares)
     if at_most:
         nu = xp.where(mu == 0, 0, nu)

@@ -6,6 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NoReturn, SupportsIndex
 
+import numpy as np
+
 Failure = tuple[str, int, int]
 
 
@@ -123,21 +125,16 @@ def raise_failure(failure: Failure, k: Any, tau: Any, n: int, dim: str) -> NoRet
 # Of box sections and segments; their arrays are NumPy's
 
 
+def fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether an array of this shape broadcasts to the wanted one."""
+    try:
+        return np.broadcast_shapes(tuple(shape), tuple(wanted)) == tuple(wanted)
+    except ValueError:
+        return False
+
+
 def not_over_entries(name: str, shape: Sequence[int], found: Sequence[int]) -> ValueError:
     return ValueError(f"{name} must broadcast to the input's shape {tuple(shape)}, got shape {tuple(found)}")
-
-
-def infeasible(total: float, least: float, most: float, at_most: bool) -> ValueError:
-    rule = f"at least {plain_number(least)}" if at_most else f"between {plain_number(least)} and {plain_number(most)}"
-    return ValueError(f"total must be {rule} (what the bounds allow), got {plain_number(total)}")
-
-
-def bad_bounds(lower: float, upper: float) -> ValueError:
-    return ValueError(f"lower must be at most upper, got {plain_number(lower)} and {plain_number(upper)}")
-
-
-def bad_weight(weight: float) -> ValueError:
-    return ValueError(f"weight must be positive and finite, got {plain_number(weight)}")
 
 
 def raise_box_failure(
@@ -150,13 +147,36 @@ def raise_box_failure(
     x = x[row]
     low, high, each = (v[row % len(v)] + 0 * x.clip(0, 0) for v in (lower, upper, weight))
     if what == "weight":
-        raise bad_weight(each[entry])
+        raise ValueError(f"weight must be positive and finite, got {plain_number(each[entry])}")
     if what == "bounds":
-        raise bad_bounds(low[entry], high[entry])
+        found = f"{plain_number(low[entry])} and {plain_number(high[entry])}"
+        raise ValueError(f"lower must be at most upper, got {found}")
     masked = x == -math.inf
     ends = (each * low)[masked].sum(), (each * high)[~masked].sum()
-    most = sum(ends) if ends[0] > -math.inf else -math.inf
-    raise infeasible(total[row], (each * low).sum(), most, at_most)
+    least, most = (each * low).sum(), sum(ends) if ends[0] > -math.inf else -math.inf
+    rule = f"at least {plain_number(least)}" if at_most else f"between {plain_number(least)} and {plain_number(most)}"
+    raise ValueError(f"total must be {rule} (what the bounds allow), got {plain_number(total[row])}")
+
+
+def check_box(eps: float, at_most: bool, x: Any, lower: Any, upper: Any, weight: Any, total: Any, tau: Any) -> None:
+    """What the kernel checks. x, lower, upper and weight are (rows, entries), total and tau (rows,), all in float64.
+
+    eps is that of the dtype that is computed in.
+    """
+    with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
+        low, high = weight * lower, weight * np.where(x == -np.inf, lower, upper)
+        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
+        enough = at_most | np.isnan(x).any(-1) | (total <= high.sum(-1) + room)
+        wrong = {
+            "tau": ~((tau > 0) & np.isfinite(tau)),
+            "weight": ~((weight > 0) & np.isfinite(weight)),
+            "bounds": ~(lower <= upper),
+            "total": ~((total >= low.sum(-1) - room) & enough),
+        }
+    for what, bad in wrong.items():
+        for found in np.argwhere(bad)[:1]:
+            failure = (what, int(found[0]), int(found[-1]))
+            raise_box_failure(failure, x, at_most, total, tau, lower, upper, weight)
 
 
 def check_flat(name: str, shape: Sequence[int]) -> None:
@@ -175,6 +195,19 @@ def check_offsets(shape: Sequence[int], whole: bool, dtype: object) -> None:
 
 def bad_offsets(size: int, offset: int) -> ValueError:
     return ValueError(f"offsets must rise from 0 to {size} (the size of the input), got {offset} in its place")
+
+
+def check_segments(offsets: Any, size: int, k: Any = None) -> None:
+    """What the kernel checks of the offsets, and of k if it can be read: one number, or one for each segment."""
+    sizes = np.diff(offsets)
+    wrong = np.append(offsets[:1] != 0, sizes < 0)
+    wrong[-1] |= offsets[-1] != size
+    for offset in offsets[wrong][:1]:
+        raise bad_offsets(size, int(offset))
+    if k is not None:
+        k = np.broadcast_to(k, sizes.shape)
+        for at in np.flatnonzero(~((k >= 0) & (k <= sizes)))[:1]:
+            raise bad_k(float(k[at]), int(sizes[at]), f"segment {at}")
 
 
 def raise_segment_failure(failure: Failure, k: Any, tau: Any, size: int, n: int) -> NoReturn:

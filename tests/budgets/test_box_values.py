@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hypersimplex as hs
-from hypersimplex import _kernel
+from hypersimplex import _checks, _kernel
 from tests.budgets.boxes import Boxes, random_boxes, solve
 from tests.frontends import FLOAT32, FLOAT64, FRONT_ENDS, PLAIN, eps, every_front_end, every_front_end_and_dtype
 
@@ -233,3 +233,12 @@ def test_plain_torch_agrees_with_the_kernel_on_awkward_numbers():
         x = rng.normal(size=(20, 50)) * 100
         a, b = (fe.box_section(x, 10.0, -1.0, 2.0, tau=tau) for fe in (FRONT_ENDS[0], PLAIN))
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-13 * (1 + 300 / tau))
+
+
+def test_bad_numbers_that_nobody_looks_at_give_nan(monkeypatch):
+    """As on a device whose values cannot be read without waiting."""
+    monkeypatch.setattr(_checks, "check_box", lambda *given: None)
+    upper, weight = np.array([[1.0], [-1.0], [1.0]]), np.array([[-1.0], [1.0], [1.0]])
+    y = PLAIN.box_section(np.array([[0.1, 1.6, 1.0]] * 3), 1.0, 0.0, upper, weight)
+    assert np.isnan(y[:2]).all()
+    np.testing.assert_allclose(y[2], [0.0, 0.8, 0.2], atol=1e-12)

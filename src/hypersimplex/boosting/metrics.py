@@ -45,10 +45,7 @@ class LightGBMMetric(_Metric):
 
 
 class XGBoostMetric(_Metric):
-    """A metric for XGBoost: the error rate at the objective's thresholds ("error"), or the loss ("loss").
-
-    Pass it as `custom_metric` to xgboost.train or as `eval_metric` to XGBClassifier. The thresholds are those of the
-    training scores one round before. If scikit-learn has cloned the objective, the clone called last counts.
+    """`LightGBMMetric` for XGBoost: `custom_metric` of xgboost.train, or `eval_metric` of XGBClassifier.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])

@@ -25,7 +25,7 @@ def floating(x: ArrayLike) -> Array:
 def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
     """value as an array: NumPy's, in full precision, if it is known; JAX's otherwise."""
     array = as_array(name, value)
-    if not _fits(array.shape, slices):
+    if not _checks.fits(array.shape, slices):
         raise _checks.not_broadcastable(name, slices, array.shape)
     return array
 
@@ -33,17 +33,10 @@ def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Any:
 def per_entry(name: str, value: ArrayLike, shape: tuple[int, ...], axis: int) -> Any:
     """The same for the entries of an array of this shape, of its rank and with axis as the last one."""
     array = as_array(name, value)
-    if not _fits(array.shape, shape):
+    if not _checks.fits(array.shape, shape):
         raise _checks.not_over_entries(name, shape, array.shape)
     array = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
     return (jnp if isinstance(array, jax.Array) else np).moveaxis(array, axis, -1)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    try:
-        return np.broadcast_shapes(shape, wanted) == wanted
-    except ValueError:
-        return False
 
 
 def as_array(name: str, value: ArrayLike) -> Any:

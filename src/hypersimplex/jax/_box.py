@@ -1,5 +1,6 @@
 """The box section for JAX: axes, dtypes, broadcasting and checks, and its derivatives by one custom_jvp rule."""
 
+import math
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -29,22 +30,10 @@ def box_section(
 ) -> Array:
     """Solve argmin |y - x/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice of x along axis.
 
-    The solution is y = clip(x/tau - nu * weight, lower, upper) with one number nu per slice. It can be differentiated
-    to any order in every argument.
-
-    Let A be the entries strictly between their bounds, w the weights, and m = sum_A(w v)/sum_A(w w). The gradient of
-    sum(v * y) to x is (v - w m)/tau on A, the one to the total is m. An entry on a bound passes v - w m to that bound.
+    The arguments are those of `hypersimplex.box_section`, the derivatives those of `hypersimplex.torch.box_section`, to
+    any order and to every argument.
 
     Bounds that cannot meet the total raise an error if all values are known. Under jit the slice is NaN.
-
-    Args:
-        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
-        total: what every slice sums to: a number, or an array that broadcasts over the slices.
-        lower, upper: bounds, possibly infinite: numbers, or arrays that broadcast to x's shape.
-        weight: positive: a number, or an array that broadcasts to x's shape. None means 1.
-        tau: temperature, positive: a number, or an array that broadcasts over the slices.
-        axis: the axis along which the slices lie.
-        at_most: allow a sum below the total.
 
     >>> x = jnp.array([0.25, 1.5, 1.0])
     >>> box_section(x, total=1.5, upper=0.75)
@@ -71,25 +60,10 @@ def box_section(
 
 
 def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any], at_most: bool) -> None:
-    """What the kernel checks, in full precision."""
-    rows = np.asarray(x, np.float64).reshape(int(np.prod(slices)), x.shape[-1])
-    total, tau = (np.broadcast_to(np.asarray(v, np.float64), slices).reshape(-1) for v in each)
-    lower, upper, weight = (np.broadcast_to(np.asarray(v, np.float64), x.shape).reshape(rows.shape) for v in entries)
-    eps = float(jnp.finfo(widened(x).dtype).eps)
-    with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
-        low, high = weight * lower, weight * np.where(rows == -np.inf, lower, upper)
-        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
-        enough = at_most | np.isnan(rows).any(-1) | (total <= high.sum(-1) + room)
-    wrong = {
-        "tau": ~((tau > 0) & np.isfinite(tau)),
-        "weight": ~((weight > 0) & np.isfinite(weight)),
-        "bounds": ~(lower <= upper),
-        "total": ~((total >= low.sum(-1) - room) & enough),
-    }
-    for what, bad in wrong.items():
-        for found in np.argwhere(bad)[:1]:
-            failure = (what, int(found[0]), int(found[-1]))
-            _checks.raise_box_failure(failure, rows, at_most, total, tau, lower, upper, weight)
+    rows = (math.prod(slices), x.shape[-1])
+    whole = (np.broadcast_to(np.asarray(v, np.float64), x.shape).reshape(rows) for v in (x, *entries))
+    one_each = (np.broadcast_to(np.asarray(v, np.float64), slices).reshape(-1) for v in each)
+    _checks.check_box(float(jnp.finfo(widened(x).dtype).eps), at_most, *whole, *one_each)
 
 
 @partial(jax.jit, static_argnums=6)
@@ -104,11 +78,7 @@ def _box_section(x: Array, total: Array, lower: Array, upper: Array, weight: Arr
     return y
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(6,))
-def _box(
-    x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
-) -> tuple[Array, Array]:
-    return box(x, total, lower, upper, weight, tau, at_most)
+_box = jax.custom_jvp(box, nondiff_argnums=(6,))
 
 
 def _derivatives(at_most: bool, primals: Any, tangents: Any) -> Any:

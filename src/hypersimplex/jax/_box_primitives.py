@@ -11,6 +11,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad
 
+from hypersimplex import _box_formula
 from hypersimplex._numpy import threads
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._box_search import solve
@@ -19,39 +20,23 @@ from hypersimplex.jax._primitives import define, numbers, within_shard_map
 _box = Primitive("hypersimplex_box")
 _box.multiple_results = True
 _centered = Primitive("hypersimplex_box_centered")
+_plain_centered = partial(_box_formula.centered, jnp)
 
 
 def box(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
     """Return y and mu of every slice. All have the rank of x, total and tau a size of 1 along the last axis."""
-    if within_shard_map():
-        return solve(x, total, lower, upper, weight, tau, at_most=at_most)
-    y, mu = _box.bind(x, total, lower, upper, weight, tau, at_most=at_most)
+    run: Any = solve if within_shard_map() else _box.bind
+    y, mu = run(x, total, lower, upper, weight, tau, at_most=at_most)
     return y, mu
 
 
 def centered(v: Array, y: Array, mu: Array, given: Sequence[Array], at_most: bool) -> Array:
-    """(v - w m)/tau on the free entries, 0 elsewhere: how y moves with x by v, and the gradient of sum(v y) to x.
-
-    given: lower, upper, weight and tau.
-    """
-    run = _plain_centered if within_shard_map() else _centered.bind
+    """`_box_formula.centered`. given: lower, upper, weight and tau."""
+    run: Any = _plain_centered if within_shard_map() else _centered.bind
     out: Array = run(v, y, mu, *given, at_most=at_most)
     return out
-
-
-def _plain_centered(
-    v: Array, y: Array, mu: Array, lower: Array, upper: Array, weight: Array, tau: Array, *, at_most: bool
-) -> Array:
-    free = ~((y <= lower) | (y >= upper))
-    own, v = jnp.where(free, weight, 0), jnp.where(free, v, 0)
-    squares = jnp.sum(own * own, -1, keepdims=True)
-    m = jnp.sum(own * v, -1, keepdims=True) / jnp.where(squares == 0, 1, squares)
-    if at_most:
-        m = jnp.where(mu == 0, 0, m)
-    # Where mu is infinite, the free entries are infinite too, and share what there is.
-    return jnp.where(jnp.isinf(mu), 0, (v - own * m) / tau)
 
 
 def _kernel_box(

@@ -9,26 +9,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from hypersimplex import _box_formula
+from hypersimplex._box_formula import Problem
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._search import between
 
 _NEWTON_STEPS = 12
-
-
-class Problem(NamedTuple):
-    x: Array
-    total: Array
-    lower: Array
-    upper: Array
-    weight: Array
-    tau: Array
-
-    def place(self, mu: Array, low: Array) -> Array:
-        """y before it is clipped, at mu + low."""
-        return ((self.x - mu * self.weight) - low * self.weight) / self.tau
-
-    def at(self, mu: Array, low: Array) -> Array:
-        return jnp.clip(self.place(mu, low), self.lower, self.upper)
 
 
 class Sums(NamedTuple):
@@ -37,9 +23,9 @@ class Sums(NamedTuple):
     bulk: Array  # sum(weight * |y|)
 
 
-def _sums(p: Problem, mu: Array, low: Array) -> Sums:
+def _sums(p: Problem, mu: Any, low: Any) -> Sums:
     t = p.place(mu, low)
-    part = p.weight * jnp.clip(t, p.lower, p.upper)
+    part = p.weight * p.clip(t)
     free = (t > p.lower) & (t < p.upper)
     zero = jnp.zeros_like(part)
     squares = jnp.where(free, p.weight * p.weight, zero)
@@ -74,56 +60,19 @@ class _State(NamedTuple):
 def solve(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Return y and mu of every slice; NaN where there is no solution.
-
-    mu is 0 where an at_most is not reached, and infinite where infinite entries share the total.
-    """
     lower, upper, weight = (jnp.broadcast_to(v, x.shape) for v in (lower, upper, weight))
-    eps = float(jnp.finfo(x.dtype).eps)
-    masked, certain = x == -jnp.inf, x == jnp.inf
-    least, most = _plainly(weight * lower), _plainly(weight * jnp.where(masked, lower, upper))
-    size = _plainly(_size(weight * lower) + _size(weight * upper))
-    good = ~jnp.any(jnp.isnan(x) | ~(lower <= upper) | ~((weight > 0) & (weight < jnp.inf)), -1, keepdims=True)
-    good &= (tau > 0) & jnp.isfinite(tau) & (total >= least - 4 * eps * size)
-    good &= at_most | (total <= most + 4 * eps * size)
-    # More entries at +inf than there is budget: they share it as equals would.
-    extra = _plainly(jnp.where(certain, weight * (upper - lower), 0))
-    crowded = jnp.any(certain, -1, keepdims=True) & (least + extra > total)
-    x = jnp.where(crowded, jnp.where(certain, 0, -jnp.inf), x).astype(x.dtype)
-
-    p, zero = Problem(x, total, lower, upper, weight, tau), jnp.zeros_like(total)
-    at_zero = _sums(p, zero, zero)
-    slack = (at_zero.residual <= 0) & at_most & ~crowded
-    bottom, top = ~slack & (total <= least), ~slack & (total >= most)
-    mu, low = _search(p, slack | bottom | top | ~good)
-    y = jnp.where(slack, p.at(zero, zero), _finish(p, mu, low))
-    y = jnp.where(bottom, lower, jnp.where(top, jnp.where(x == -jnp.inf, lower, upper), y))
-    mu = jnp.where(slack, 0, jnp.where(crowded, jnp.inf, mu + low))
-    return jnp.where(good, y, jnp.nan), jnp.where(good, mu, jnp.nan)
-
-
-def _plainly(terms: Array) -> Array:
-    return jnp.sum(terms, -1, keepdims=True)
-
-
-def _size(v: Array) -> Array:
-    return jnp.where(jnp.isfinite(v), jnp.abs(v), 0)
+    p, room = Problem(jnp, x, total, lower, upper, weight, tau), 4 * float(jnp.finfo(x.dtype).eps)
+    return _box_formula.solve(p, at_most, 0.0, room, lambda p: _sums(p, 0.0, 0.0).residual, _search)
 
 
 def _search(p: Problem, settled: Array) -> tuple[Array, Array]:
     largest = float(jnp.finfo(p.x.dtype).max)
-    finite = jnp.isfinite(p.x)
-    x, weight = jnp.where(finite, p.x, 0), jnp.where(finite, p.weight, 0)
-    squares = jnp.maximum(_plainly(weight * weight), float(jnp.finfo(p.x.dtype).tiny))
-    mean = _plainly(weight * x) / squares
-    spread = jnp.sqrt(_plainly(jnp.square(x - mean * weight)) / squares)
-    start = jnp.nan_to_num(mean - p.tau * p.total / squares, nan=0.0)
+    start, width = p.start()
     zero = jnp.zeros_like(start)
-    width = p.tau + jnp.where(jnp.isfinite(spread), spread / 4, 1)
     steps = _NEWTON_STEPS + 3 * (jnp.finfo(p.x.dtype).bits + 4)
     first = _State(jnp.asarray(0), start, zero, zero - largest, zero + largest, width, zero + jnp.inf, settled)
     end = lax.while_loop(lambda s: (s.step < steps) & ~jnp.all(s.settled), lambda s: _stepped(s, p, largest), first)
-    return end.mu, end.low
+    return _finish(p, end.mu, end.low), end.mu + end.low
 
 
 def _stepped(s: _State, p: Problem, largest: float) -> _State:
@@ -163,15 +112,7 @@ def _finish(p: Problem, mu: Array, low: Array) -> Array:
     """y at mu + low; where the sum steps over the total there, as much of either side as makes the total."""
     eps = float(jnp.finfo(p.x.dtype).eps)
     t, sums = p.place(mu, low), _sums(p, mu, low)
-    # What rounding keeps from a bound is put there: an entry that is not free must not look so.
     room = jnp.where(sums.free > 0, p.weight * eps * sums.bulk / jnp.where(sums.free > 0, sums.free, 1), 0)
-    few = 4 * eps
-    t = jnp.where(t >= p.upper - (few * _size(p.upper) + jnp.minimum(room, few)), p.upper, t)
-    t = jnp.where(t <= p.lower + (few * _size(p.lower) + jnp.minimum(room, few)), p.lower, t)
-    zero = jnp.zeros_like(mu)
-    more, less = (p.at(jnp.nextafter(mu, zero + end), zero) for end in (-jnp.inf, jnp.inf))
-    most, least = _plainly(p.weight * more), _plainly(p.weight * less)
-    step = (jnp.abs(sums.residual) > 64 * eps * sums.bulk) & (most > least)
-    share = jnp.clip((p.total - least) / jnp.where(most > least, most - least, 1), 0, 1)
-    mixed = jnp.where(more == less, more, less + share * (more - less))
-    return jnp.where(step, mixed, jnp.clip(t, p.lower, p.upper))
+    mixed, steps = p.between(mu)
+    steps &= jnp.abs(sums.residual) > 64 * eps * sums.bulk
+    return jnp.where(steps, mixed, p.snap(t, jnp.minimum(room, 4 * eps)))

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 
+from hypersimplex._search import middle
 from hypersimplex.jax._along import Along, Array
 from hypersimplex.jax._search import Goal, above_all, below_all, find_threshold, unclipped
 
@@ -60,6 +61,4 @@ def _middle(x: Array, ones: Array, tau: Array, along: Along) -> Array:
     finite = jnp.isfinite(x)
     one = along.least(jnp.where(finite & ones, x, jnp.inf))
     zero = along.most(jnp.where(finite & ~ones, x, -jnp.inf))
-    middle = zero + (one / 2 - zero / 2 - tau / 2)
-    lonely = jnp.where(zero == -jnp.inf, 0, zero)
-    return jnp.where(one == jnp.inf, lonely, jnp.where(zero == -jnp.inf, one - tau, middle))
+    return middle(jnp, zero, one, tau)  # type: ignore[no-any-return]

@@ -15,15 +15,9 @@ from hypersimplex.jax._operator import soft_binary_argmax
 def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
     """Compute soft_topk of every segment x[offsets[i]:offsets[i + 1]], for rows of different lengths.
 
-    The result is that of soft_topk for each segment by itself, or for rows padded with -inf. The offsets must be known
-    when the function is traced, because shapes depend on them. Segments are padded to the next power of two, and
-    segments of the same padded size are solved together.
-
-    Args:
-        x: floating-point array of one dimension.
-        k: the sum of every segment, from 0 to its size: a number, or one per segment.
-        offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
-        tau: temperature, positive: a number, or one per segment.
+    The arguments are those of `hypersimplex.soft_topk_segments`. The offsets must be known when the function is traced,
+    because shapes depend on them. Segments are padded to the next power of two, and segments of the same padded size
+    are solved together.
 
     >>> x = jnp.array([0.25, 1.5, 1.0, 2.0, 2.5])
     >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])
@@ -35,22 +29,12 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
         raise TypeError("offsets must be known when the function is traced, got a tracer")
     ends = np.asarray(offsets)
     _checks.check_offsets(ends.shape, ends.dtype.kind in "iu", ends.dtype)
-    sizes = np.diff(ends.astype(np.int64))
+    ends = ends.astype(np.int64)
+    sizes = np.diff(ends)
     k, tau = per_slice("k", k, sizes.shape), per_slice("tau", tau, sizes.shape)
-    _check(array.size, ends, sizes, k, tau)
-    return _solve(array, ends, sizes, k, tau)
-
-
-def _check(size: int, ends: Any, sizes: Any, k: Any, tau: Any) -> None:
-    wrong = np.concatenate((ends[:1] != 0, sizes < 0))
-    wrong[-1] |= ends[-1] != size
-    for bad in ends[wrong][:1]:
-        raise _checks.bad_offsets(size, int(bad))
+    _checks.check_segments(ends, array.size, np.asarray(k, np.float64) if is_known(k) else None)
     check_tau(tau)
-    if is_known(k):
-        ks = np.broadcast_to(np.asarray(k, np.float64), sizes.shape)
-        for at in np.flatnonzero(~((ks >= 0) & (ks <= sizes)))[:1]:
-            raise _checks.bad_k(float(ks[at]), int(sizes[at]), f"segment {at}")
+    return _solve(array, ends, sizes, k, tau)
 
 
 def _solve(x: Array, ends: Any, sizes: Any, k: Any, tau: Any) -> Array:

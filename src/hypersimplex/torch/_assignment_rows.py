@@ -96,10 +96,8 @@ class TensorRows:
 
     def project(self, bias: Array) -> None:
         self.z = self.x - torch.as_tensor(bias).to(self.x.device, self.x.dtype)
-        y, mu = self.backend.project(self.z, self.k, self.tau, -1)
-        assert y is not None
-        assert mu is not None
-        self.y, self.mu = y, mu.to(y.dtype).unsqueeze(1)
+        self.y, mu = self.backend.project(self.z, self.k, self.tau, -1)
+        self.mu = mu.to(self.y.dtype).unsqueeze(1)
 
     def place(self, bias: Array) -> Array:
         self.project(bias)
@@ -124,11 +122,7 @@ class TensorRows:
 
     def levels(self, share: float) -> Array:
         rows = self.x.shape[0]
-        own = (
-            self.x.kthvalue(min(int((1 - share) * rows) + 1, rows), 0).values
-            if rows
-            else self.x.new_zeros(self.x.shape[1])
-        )
+        own = self.x.kthvalue(min(int((1 - share) * rows) + 1, rows), 0).values if rows else self.x.sum(0)
         return average(_host(own), rows, self.add)
 
     def demand(self) -> tuple[float, Array, float]:

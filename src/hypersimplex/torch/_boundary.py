@@ -4,6 +4,8 @@ The kernel reads addresses, so nothing reaches it that is not plain, dense CPU m
 lazy zeros, negative views and the like are copied; what has no values to copy is an error.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -114,6 +116,11 @@ def alike(name: str, value: Tensor, x: Tensor) -> Tensor:
 def doubles(name: str, value: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
     """float64 numbers one after the other, one for each place of the shape."""
     return memory(name, value.detach(), torch.float64).expand(shape).contiguous()
+
+
+def view(value: Tensor | None) -> Any:
+    """As an array of NumPy's."""
+    return None if value is None else value.numpy()
 
 
 def slices(x: Tensor, dim: int) -> torch.Size:

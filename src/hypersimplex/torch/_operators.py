@@ -31,8 +31,6 @@ _library.define("assign(Tensor x, Tensor k, Tensor capacity, Tensor tau) -> (Ten
 
 def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     y, mu = pick(x).project(x, k, tau, dim)
-    assert y is not None
-    assert mu is not None
     return _as_promised(y, x), mu
 
 

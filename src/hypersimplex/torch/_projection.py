@@ -32,7 +32,7 @@ def project(input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = Fal
     else:
         check_input(input, dim)
     if not needs_gradient:
-        return backend.project(input, k, tau, dim, want_mu=want_mu)  # type: ignore[return-value]
+        return backend.project(input, k, tau, dim, want_mu=want_mu)
     found = _apply(input, k, tau, dim, backend, want_mu)
     return found if want_mu else (found, None)
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex._box_formula import correction
+from hypersimplex._box_formula import centered, correction
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import FLOATS, has_batches, is_eager
+from hypersimplex.torch._boundary import FLOATS, computed, has_batches, is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices
-from hypersimplex.torch.backends import Backend, kernel, kernel_budgets, pick
+from hypersimplex.torch.backends import kernel, kernel_budgets, pick
 
 
 def box_section(
@@ -28,22 +28,13 @@ def box_section(
 ) -> Tensor:
     """Solve argmin |y - input/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice along dim.
 
-    The solution is y = clip(input/tau - nu * weight, lower, upper) with one number nu per slice.
+    The arguments are those of `hypersimplex.box_section`: numbers, or tensors that broadcast as its arrays do.
 
     Let A be the entries strictly between their bounds, w the weights, and m = sum_A(w v)/sum_A(w w). The gradient of
     sum(v * y) to the input is (v - w m)/tau on A, the one to the total is m. An entry on a bound passes v - w m to
     that bound.
 
     Bounds that cannot meet the total raise an error on the CPU. On other devices the slice is NaN.
-
-    Args:
-        input: floating-point tensor; float16 and bfloat16 are computed in float32.
-        total: what every slice sums to: a number, or a tensor that broadcasts over the slices.
-        lower, upper: bounds, possibly infinite: numbers, or tensors that broadcast to the input's shape.
-        weight: positive: a number, or a tensor that broadcasts to the input's shape. None means 1.
-        tau: temperature, positive: a number, or a tensor that broadcasts over the slices.
-        dim: the dim along which the slices lie.
-        at_most: allow a sum below the total.
 
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = box_section(x, total=1.75, upper=torch.tensor([1.0, 0.75, 1.0]))
@@ -55,7 +46,7 @@ def box_section(
     """
     along = check_input(input, dim)
     eager = type(input) in TENSORS and is_eager()
-    backend = pick(input)
+    backend: Any = pick(input)
     as_given = eager and backend is kernel
     whole = input.shape
     last = along == len(whole) - 1
@@ -73,21 +64,16 @@ def box_section(
         y, mu = _operators.box(*(t.detach() for t in arguments), at_most)
         return _with_derivatives(y, mu, arguments, at_most).to(input.dtype).movedim(-1, along)
     if torch.is_grad_enabled() and any(type(t) is not float and t.requires_grad for t in arguments):
-        y = _apply(backend, at_most, *arguments)
+        solved = _apply(backend, at_most, *arguments)
     else:
-        y = _solve(backend, arguments, at_most)[0]
-    return y if x is input else y.movedim(-1, along)
-
-
-def _solve(backend: Backend, arguments: Sequence[Any], at_most: bool) -> tuple[Tensor, Tensor]:
-    x, total, lower, upper, weight, tau = arguments
-    return backend.box(x, total, lower, upper, weight, tau, at_most)
+        solved = backend.box(*arguments, at_most)[0]
+    return solved if x is input else solved.movedim(-1, along)
 
 
 class _Box(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, backend: Backend, at_most: bool, *arguments: Any) -> Tensor:
-        y, mu = _solve(backend, arguments, at_most)
+    def forward(ctx: Any, backend: Any, at_most: bool, *arguments: Any) -> Any:
+        y, mu = backend.box(*arguments, at_most)
         ctx.numbers = [t if type(t) is float else None for t in arguments]
         ctx.save_for_backward(y, mu, *[t for t in arguments if type(t) is not float])
         ctx.at_most, ctx.backend = at_most, backend
@@ -105,7 +91,11 @@ class _Box(torch.autograd.Function):
             return None, None, *(t if t is None else _like(t, a) for t, a in zip(pulled, arguments, strict=True))
         arguments = tuple(t if isinstance(t, Tensor) else torch.tensor(t, dtype=torch.float64) for t in arguments)
         if once and needs[0] and not any(needs[1:]):
-            return None, None, _to_input(y, mu, v, ctx.at_most, *arguments), *[None] * 5
+            wide = computed(y.dtype)
+            v, y, lower, upper, weight, tau = (t.to(wide) for t in (v, y, *arguments[2:]))
+            mu, tau = mu.unsqueeze(-1), tau.unsqueeze(-1).clamp(min=torch.finfo(wide).tiny)
+            to_input = centered(torch, v, y, mu, lower, upper, weight, tau, ctx.at_most)
+            return None, None, to_input.to(arguments[0].dtype), *[None] * 5
         with torch.enable_grad():
             moved = _with_derivatives(y.detach(), mu, arguments, ctx.at_most).to(y.dtype)
         wanted = [t for t, needed in zip(arguments, needs, strict=True) if needed]
@@ -133,21 +123,6 @@ def _as_given(name: str, value: Any, input: Tensor) -> Any:
     return as_tensor(name, value, input)
 
 
-def _to_input(y: Tensor, mu: Tensor, v: Tensor, at_most: bool, *arguments: Tensor) -> Tensor:
-    """The gradient to the input alone: (v - w m)/tau on the free entries."""
-    _, _, lower, upper, weight, tau = arguments
-    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
-    y, v, lower, upper, weight, tau = (t.to(wide) for t in (y, v, lower, upper, weight, tau))
-    free = ~((y <= lower) | (y >= upper))
-    own, v = free * weight, torch.where(free, v, 0)
-    m = (own * v).sum(-1, keepdim=True) / (own * own).sum(-1, keepdim=True).clamp(min=torch.finfo(wide).tiny)
-    if at_most:
-        m = torch.where(mu.unsqueeze(-1) == 0, 0, m)
-    # Where mu is infinite, the free entries are infinite too, and share what there is.
-    inverse = torch.where(torch.isinf(mu), 0, (1 / tau).clamp(max=torch.finfo(wide).max)).unsqueeze(-1)
-    return ((v - own * m) * inverse).to(arguments[0].dtype)
-
-
 def _over_slices(name: str, value: Any, input: Tensor, along: int, shape: Sequence[int], as_given: bool) -> Any:
     value = _as_given(name, value, input) if as_given else as_tensor(name, value, input)
     if type(value) is float or value.shape == shape or not value.dim():
@@ -168,7 +143,7 @@ def _over_entries(name: str, value: Any, input: Tensor, along: int, last: bool, 
 
 def _with_derivatives(y: Tensor, mu: Tensor, arguments: tuple[Tensor, ...], at_most: bool) -> Tensor:
     x, total, lower, upper, weight, tau = arguments
-    wide = torch.float64 if y.dtype == torch.float64 else torch.float32
+    wide = computed(y.dtype)
     y, mu = y.to(wide), mu.unsqueeze(-1).to(wide)
     total, tau = (t.unsqueeze(-1) if t.dim() else t for t in (total, tau))
     inverse = (1 / tau.detach()).clamp(max=torch.finfo(wide).max)

@@ -59,8 +59,7 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
         return found  # type: ignore[no-any-return]
     k, tau = as_tensors(input, k, tau, dim)
     if is_eager() and not (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
-        mu = pick(input).project(input, k, tau, dim, want_y=False)[1]
-        assert mu is not None
+        mu: Tensor = pick(input).project(input, k, tau, dim, want_y=False)[1]
     else:
         mu = formula(input, k, tau, dim)[1]
     return mu if input.dtype is torch.float64 else mu.to(torch.float32)

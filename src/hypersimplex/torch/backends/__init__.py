@@ -6,19 +6,21 @@
 
 A caller picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never used
 under a transform (compilation, torch.func, tracing, a dispatch mode). There the registered operators are used, and they
-pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_checks` and `_search`, and nothing
-further out.
+pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_box_formula`, `_checks` and
+`_search`, and nothing further out.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch.backends import kernel, plain, triton
+
+Wanted = Any  # a tensor; None if it was not wanted
 
 
 class Backend(Protocol):
@@ -34,7 +36,7 @@ class Backend(Protocol):
 
     def project(
         self, x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
-    ) -> tuple[Tensor | None, Tensor | None]:
+    ) -> tuple[Wanted, Wanted]:
         """y in x's dtype and mu of the slices' shape; what is not wanted may be None.
 
         Where an interval of mu would do, it is the middle, or the finite end.
@@ -45,7 +47,7 @@ class Backend(Protocol):
 
     def pullback(
         self, y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, bool, bool] = (True, True, True)
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    ) -> tuple[Wanted, Wanted, Wanted]:
         """The gradients of sum(v * y) to x (in v's dtype), k and tau (of the slices' shape); None if not needed.
 
         y is what `project` gave, but may have been stored in between: neither its strides nor its dtype, nor those of

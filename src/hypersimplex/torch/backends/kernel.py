@@ -13,7 +13,7 @@ from torch import Tensor
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
-from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, slices
+from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, slices, view
 from hypersimplex.torch.backends.kernel_budgets import box as box
 from hypersimplex.torch.backends.kernel_budgets import segments as segments
 
@@ -50,17 +50,13 @@ def _project(
     k, ks = _per_slice("k", k, x, dim)
     tau, taus = _per_slice("tau", tau, x, dim)
     failure = _kernel.project(
-        x.numpy(), k, tau, y=_view(y), mu=_view(mu), ks=_view(ks), taus=_view(taus), axis=dim,
+        x.numpy(), k, tau, y=view(y), mu=view(mu), ks=view(ks), taus=view(taus), axis=dim,
         threads=torch.get_num_threads(),
     )  # fmt: skip
     if failure:
         k, tau = k if ks is None else ks, tau if taus is None else taus
         _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y if y is None or y.dtype is dtype else y.to(dtype), mu
-
-
-def _view(value: Tensor | None) -> Any:
-    return None if value is None else value.numpy()
 
 
 def _number(name: str, value: Any) -> float:
@@ -82,7 +78,7 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     x = even("input", x, dim)
     y = torch.empty_like(x)
     k, ks = _per_slice("k", k, x, dim)
-    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=_view(ks), axis=dim, threads=torch.get_num_threads())
+    failure = _kernel.binary(x.numpy(), k, y.numpy(), ks=view(ks), axis=dim, threads=torch.get_num_threads())
     if failure:
         _checks.raise_failure(failure, k if ks is None else ks, 1.0, x.shape[dim], f"dim {dim}")
     return y.to(dtype)
@@ -119,7 +115,7 @@ def _pullback(
     )
     tau, taus = _per_slice("tau", tau, y, dim)
     _kernel.backward(
-        y.numpy(), v.numpy(), tau, grad=_view(to_x), grad_k=_view(to_k), grad_tau=_view(to_tau), taus=_view(taus),
+        y.numpy(), v.numpy(), tau, grad=view(to_x), grad_k=view(to_k), grad_tau=view(to_tau), taus=view(taus),
         axis=dim, threads=torch.get_num_threads(),
     )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
@@ -224,6 +220,6 @@ def _at_thresholds(
     x, dense, grad = (t if t is None or t.dim() == 3 else t.unsqueeze(2) for t in (batch.logits, dense, grad))
     arrays = {name: doubles(name, value, (batch.classes,)).numpy() for name, value in numbers.items()}
     _kernel.at_thresholds(
-        _view(x), labels=_view(labels), dense=_view(dense), ignored=ignore_index, threads=torch.get_num_threads(),
-        sums=_view(sums), grad=_view(grad), **arrays,
+        view(x), labels=view(labels), dense=view(dense), ignored=ignore_index, threads=torch.get_num_threads(),
+        sums=view(sums), grad=view(grad), **arrays,
     )  # fmt: skip

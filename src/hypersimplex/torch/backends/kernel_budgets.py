@@ -8,7 +8,7 @@ from torch import Tensor
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory
+from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, view
 
 _DOUBLE = torch.float64
 _NAMES = ("total", "tau", "lower", "upper", "weight")
@@ -41,7 +41,7 @@ def box_pullback(
     dtype = y.dtype if y.dtype in FLOATS else torch.float32
     if not (y.dtype is dtype and _is_ready(y)):
         y = memory("y", y, dtype).contiguous()
-    one = v.dtype is dtype and _is_one_number(v)
+    one = v.dtype is dtype and _is_ready(v, one=True)
     if not (one or (v.dtype is dtype and _is_ready(v))):
         v = memory("v", v, dtype).contiguous()
     if not (mu.dtype is _DOUBLE and mu.shape == y.shape[:-1] and _is_ready(mu)):
@@ -57,24 +57,15 @@ def box_pullback(
     return [wide[0], slim[0], *wide[1:], slim[1]]
 
 
-def _is_ready(value: Tensor) -> bool:
-    """Whether a tensor of numbers is memory that the kernel reads as it is; `memory` looks closer, and copies."""
+def _is_ready(value: Tensor, one: bool = False) -> bool:
+    """Whether a tensor of numbers is memory that the kernel reads as it is; `memory` looks closer, and copies.
+
+    With `one`: whether all entries are the same place in memory, as in the gradient of a sum.
+    """
     return (
         type(value) is Tensor
         and value.is_cpu
-        and value.is_contiguous()
-        and value.data_ptr() != 0
-        and not value.is_neg()
-    )
-
-
-def _is_one_number(value: Tensor) -> bool:
-    """Whether all entries are the same place in memory, as in the gradient of a sum."""
-    return (
-        not any(value.stride())
-        and value.numel() > 1
-        and type(value) is Tensor
-        and value.is_cpu
+        and (not any(value.stride()) and value.numel() > 1 if one else value.is_contiguous())
         and value.data_ptr() != 0
         and not value.is_neg()
     )
@@ -156,11 +147,7 @@ def segments_pullback(
     to_k, to_tau = (torch.empty(rows, dtype=_DOUBLE, device="cpu") if need else None for need in needs[1:])
     taus = doubles("tau", tau, rows)
     _kernel.segments(
-        y.numpy(), offsets.numpy(), 0.0, 0.0, y=_view(to_x), v=v.numpy(), taus=taus.numpy(), grad_k=_view(to_k),
-        grad_tau=_view(to_tau), threads=torch.get_num_threads(),
+        y.numpy(), offsets.numpy(), 0.0, 0.0, y=view(to_x), v=v.numpy(), taus=taus.numpy(), grad_k=view(to_k),
+        grad_tau=view(to_tau), threads=torch.get_num_threads(),
     )  # fmt: skip
     return to_x if to_x is None else to_x.to(dtype), to_k, to_tau
-
-
-def _view(value: Tensor | None) -> Any:
-    return None if value is None else value.numpy()
