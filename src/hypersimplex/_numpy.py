@@ -93,7 +93,7 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
     The result is that of soft_topk for each segment by itself, or for rows padded with -inf.
 
     Args:
-        x: floating-point array of one dimension; float16 and bfloat16 are computed in float32.
+        x: floating-point array of one dimension.
         k: the sum of every segment, from 0 to its size: a number, or one per segment.
         offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
         tau: temperature, positive: a number, or one per segment.

@@ -21,8 +21,7 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float 
     Return y and b. The rows of y are `soft_binary_argmax(x - b, k, tau)`.
 
     Args:
-        x: floating-point array of tokens and experts. -inf keeps a token from an expert. float16 and bfloat16 are
-            computed in float32.
+        x: floating-point array of tokens and experts. -inf keeps a token from an expert.
         k: the sum of every row: a number, or one per token (0 for padding).
         capacity: the largest sum of a column: a number, or one per expert.
         tau: temperature, positive.
@@ -45,7 +44,8 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float 
     rows = MemoryRows(x, k_number, k_array, _checks.check_number("tau", tau), threads(), "axis -1")
     limits = _assignment.as_capacity(capacity, x.shape[1])
     found = _assignment.find(rows, limits, np.zeros(x.shape[1]))
-    return rows.y.astype(dtype, copy=False), found.bias.astype(x.dtype)
+    y, bias = rows.y, found.bias.astype(x.dtype)
+    return y if y.dtype == dtype else y.astype(dtype), bias
 
 
 def average(levels: Array, rows: int, add: Callable[[Array], Array]) -> Array:

@@ -45,7 +45,10 @@ class LightGBMMetric(_Metric):
 
 
 class XGBoostMetric(_Metric):
-    """`LightGBMMetric` for XGBoost: `custom_metric` of xgboost.train, or `eval_metric` of XGBClassifier.
+    """A metric for XGBoost: the error rate at the objective's thresholds ("error"), or the loss ("loss").
+
+    Pass it as `custom_metric` to xgboost.train or as `eval_metric` to XGBClassifier. The thresholds are those of the
+    training scores one round before. If scikit-learn has cloned the objective, the clone called last counts.
 
     >>> objective = HyperSimplexObjective()
     >>> _ = objective.calibrate([0, 1, 1], [0.0, 1.0, 2.0])

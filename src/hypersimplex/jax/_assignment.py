@@ -18,9 +18,17 @@ from hypersimplex.jax._arguments import floating, is_known, per_slice, widened
 def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: ArrayLike = 1.0) -> tuple[Array, Array]:
     """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
 
-    Return y and one bias per column, for the arguments of `hypersimplex.soft_assignment`. y has exact derivatives to
-    all of them. The biases have none. The search runs on the host. Under jit it is a callback, and a problem without
-    a solution gives NaN.
+    y is a soft assignment of tokens (rows) to experts (columns). It equals clip((x - a_i - b_j)/tau, 0, 1) with one
+    number a_i per token and one bias b_j >= 0 per expert. An expert with room left has bias 0.
+
+    Return y and b. y has exact derivatives to x, k, capacity and tau. b has none. The search runs on the host. Under
+    jit it is a callback, and a problem without a solution gives NaN.
+
+    Args:
+        x: floating-point array of tokens and experts. -inf keeps a token from an expert.
+        k: the sum of every row: a number, or one per token (0 for padding).
+        capacity: the largest sum of a column: a number, or one per expert.
+        tau: temperature, positive.
 
     >>> x = jnp.array([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
     >>> y, bias = soft_assignment(x, k=1, capacity=2)

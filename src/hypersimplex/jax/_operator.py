@@ -45,7 +45,10 @@ def soft_binary_argmax(
     k is out of range, if tau is not positive, or if fewer than k entries are above -inf.
 
     Args:
-        x, k, tau, axis: see `hypersimplex.soft_binary_argmax`.
+        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
+        k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
+        tau: temperature, positive; or an array that broadcasts over the slices.
+        axis: the axis along which the slices lie.
         axis_name: under shard_map or pmap, the mesh axis over which the slices are spread.
         hard: return exactly k ones, as binary_argmax does, and keep the gradients of y. k must be whole, and
             axis_name must not be given.

@@ -21,12 +21,20 @@ def soft_assignment(
 ) -> tuple[Tensor, Tensor]:
     """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, where rows sum to k and columns to at most their capacity.
 
-    Return y and one bias per column. y has exact gradients to input, k, capacity and tau. The biases have none.
+    y is a soft assignment of tokens (rows) to experts (columns). It equals clip((input - a_i - b_j)/tau, 0, 1) with
+    one number a_i per token and one bias b_j >= 0 per expert. An expert with room left has bias 0.
+
+    Return y and b. The rows of y are `soft_binary_argmax(input - b, k, tau)`. y has exact gradients to input, k,
+    capacity and tau. b has no gradient.
 
     Args:
-        input, k, capacity, tau: see `hypersimplex.soft_assignment`.
-        group: process group, or True for the default one, if the rows are spread over ranks. Then capacity counts the
-            rows of all ranks, and the result is that of one process with all rows.
+        input: floating-point tensor of tokens and experts; -inf keeps a token from an expert. float16 and bfloat16 are
+            computed in float32.
+        k: the sum of every row: a number, or one per token (0 for padding).
+        capacity: the largest sum of a column: a number, or one per expert.
+        tau: temperature, positive.
+        group: process group, or True for the default one, if the tokens are spread over ranks. Then capacity counts
+            the tokens of all ranks, and the result is that of one process with all tokens.
 
     >>> x = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
     >>> y, bias = soft_assignment(x, k=1, capacity=2)

@@ -17,7 +17,13 @@ from hypersimplex.torch.backends.kernel_budgets import segments_pullback
 def soft_topk_segments(input: Tensor, k: Number, offsets: Tensor, tau: Number = 1.0) -> Tensor:
     """Compute soft_topk of every segment input[offsets[i]:offsets[i + 1]], for rows of different lengths.
 
-    The arguments are those of `hypersimplex.soft_topk_segments`, as tensors. Input, k and tau have gradients.
+    The result is that of soft_topk for each segment by itself, or for rows padded with -inf.
+
+    Args:
+        input: floating-point tensor of one dim; float16 and bfloat16 are computed in float32.
+        k: the sum of every segment, from 0 to its size: a number, or a tensor with one number per segment.
+        offsets: whole numbers that rise from 0 to the size of the input, one more than there are segments.
+        tau: temperature, positive: a number, or a tensor with one number per segment.
 
     >>> x = torch.tensor([0.1, 1.6, 1.0, 2.0, 2.5])
     >>> soft_topk_segments(x, k=1, offsets=torch.tensor([0, 3, 5]))
