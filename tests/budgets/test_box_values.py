@@ -238,7 +238,10 @@ def test_plain_torch_agrees_with_the_kernel_on_awkward_numbers():
 def test_bad_numbers_that_nobody_looks_at_give_nan(monkeypatch):
     """As on a device whose values cannot be read without waiting."""
     monkeypatch.setattr(_checks, "check_box", lambda *given: None)
-    upper, weight = np.array([[1.0], [-1.0], [1.0]]), np.array([[-1.0], [1.0], [1.0]])
-    y = PLAIN.box_section(np.array([[0.1, 1.6, 1.0]] * 3), 1.0, 0.0, upper, weight)
-    assert np.isnan(y[:2]).all()
-    np.testing.assert_allclose(y[2], [0.0, 0.8, 0.2], atol=1e-12)
+    x = np.array([[0.1, 1.6, 1.0]] * 4)
+    x[2, :2] = -np.inf
+    upper, weight = np.array([[1.0], [-1.0], [1.0], [1.0]]), np.array([[-1.0], [1.0], [1.0], [1.0]])
+    total = np.array([1.0, 1.0, 1.5, 1.0])  # of which the third is more than what is not masked can hold
+    y = PLAIN.box_section(x, total, 0.0, upper, weight)
+    assert np.isnan(y[:3]).all()
+    np.testing.assert_allclose(y[3], [0.0, 0.8, 0.2], atol=1e-12)

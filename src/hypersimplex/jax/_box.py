@@ -30,10 +30,22 @@ def box_section(
 ) -> Array:
     """Solve argmin |y - x/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice of x along axis.
 
-    The arguments are those of `hypersimplex.box_section`, the derivatives those of `hypersimplex.torch.box_section`, to
-    any order and to every argument.
+    The solution is y = clip(x/tau - nu * weight, lower, upper) with one number nu per slice. It can be differentiated
+    to any order in every argument.
+
+    Let A be the entries strictly between their bounds, w the weights, and m = sum_A(w v)/sum_A(w w). The gradient of
+    sum(v * y) to x is (v - w m)/tau on A, the one to the total is m. An entry on a bound passes v - w m to that bound.
 
     Bounds that cannot meet the total raise an error if all values are known. Under jit the slice is NaN.
+
+    Args:
+        x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
+        total: what every slice sums to: a number, or an array that broadcasts over the slices.
+        lower, upper: bounds, possibly infinite: numbers, or arrays that broadcast to x's shape.
+        weight: positive: a number, or an array that broadcasts to x's shape. None means 1.
+        tau: temperature, positive: a number, or an array that broadcasts over the slices.
+        axis: the axis along which the slices lie.
+        at_most: allow a sum below the total.
 
     >>> x = jnp.array([0.25, 1.5, 1.0])
     >>> box_section(x, total=1.5, upper=0.75)

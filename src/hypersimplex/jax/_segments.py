@@ -15,9 +15,15 @@ from hypersimplex.jax._operator import soft_binary_argmax
 def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
     """Compute soft_topk of every segment x[offsets[i]:offsets[i + 1]], for rows of different lengths.
 
-    The arguments are those of `hypersimplex.soft_topk_segments`. The offsets must be known when the function is traced,
-    because shapes depend on them. Segments are padded to the next power of two, and segments of the same padded size
-    are solved together.
+    The result is that of soft_topk for each segment by itself, or for rows padded with -inf. The offsets must be known
+    when the function is traced, because shapes depend on them. Segments are padded to the next power of two, and
+    segments of the same padded size are solved together.
+
+    Args:
+        x: floating-point array of one dimension.
+        k: the sum of every segment, from 0 to its size: a number, or one per segment.
+        offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
+        tau: temperature, positive: a number, or one per segment.
 
     >>> x = jnp.array([0.25, 1.5, 1.0, 2.0, 2.5])
     >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])

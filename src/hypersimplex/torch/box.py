@@ -28,13 +28,22 @@ def box_section(
 ) -> Tensor:
     """Solve argmin |y - input/tau|^2 over lower <= y <= upper, sum(weight * y) = total, for every slice along dim.
 
-    The arguments are those of `hypersimplex.box_section`: numbers, or tensors that broadcast as its arrays do.
+    The solution is y = clip(input/tau - nu * weight, lower, upper) with one number nu per slice.
 
     Let A be the entries strictly between their bounds, w the weights, and m = sum_A(w v)/sum_A(w w). The gradient of
     sum(v * y) to the input is (v - w m)/tau on A, the one to the total is m. An entry on a bound passes v - w m to
     that bound.
 
     Bounds that cannot meet the total raise an error on the CPU. On other devices the slice is NaN.
+
+    Args:
+        input: floating-point tensor; float16 and bfloat16 are computed in float32.
+        total: what every slice sums to: a number, or a tensor that broadcasts over the slices.
+        lower, upper: bounds, possibly infinite: numbers, or tensors that broadcast to the input's shape.
+        weight: positive: a number, or a tensor that broadcasts to the input's shape. None means 1.
+        tau: temperature, positive: a number, or a tensor that broadcasts over the slices.
+        dim: the dim along which the slices lie.
+        at_most: allow a sum below the total.
 
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = box_section(x, total=1.75, upper=torch.tensor([1.0, 0.75, 1.0]))
