@@ -235,7 +235,7 @@ def test_plain_torch_agrees_with_the_kernel_on_awkward_numbers():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-13 * (1 + 300 / tau))
 
 
-def test_bad_numbers_that_nobody_looks_at_give_nan(monkeypatch):
+def test_plain_torch_gives_nan_for_bad_numbers_that_nobody_looks_at(monkeypatch):
     """As on a device whose values cannot be read without waiting."""
     monkeypatch.setattr(_checks, "check_box", lambda *given: None)
     x = np.array([[0.1, 1.6, 1.0]] * 4)
