@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PYTHON = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 CPP = sorted(path for end in ("*.hpp", "*.cpp") for path in (ROOT / "csrc").rglob(end))
 
 
@@ -36,6 +37,11 @@ def test_python_files_are_small_and_so_are_their_functions(path):
     text = path.read_text()
     assert text.count("\n") <= 300
     assert long_functions(text, 50) == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name)
+def test_tests_are_small_files_too(path):
+    assert path.read_text().count("\n") <= 300
 
 
 @pytest.mark.parametrize("path", CPP, ids=name)

@@ -20,6 +20,7 @@ TESTS = [
     "tests/torch/test_loss_values.py",
     "tests/torch/test_loss_edges.py",
     "tests/torch/test_loss_module.py",
+    "tests/torch/test_loss_decisions.py",
     "tests/torch/test_operator_gradients.py",
 ]
 # What is not the kernel, and what counts threads or measures time, which the sanitizer changes.

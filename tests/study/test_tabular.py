@@ -1,9 +1,6 @@
 """The tabular sets in their publishers' formats, on small files written here."""
 
-import gzip
 import json
-import lzma
-import re
 import subprocess
 import sys
 import zipfile
@@ -11,14 +8,10 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import sparse
 
 from hypersimplex.study import data, tables, tabular
-from hypersimplex.study.batches import prepare
-from hypersimplex.study.formats import DataError
-from hypersimplex.study.presets import PRESETS
-from hypersimplex.study.published import TABULAR, mean
+from tests.study.tabular_files import libsvm, problem, write
 
 RNG = np.random.default_rng(0)
 
@@ -28,28 +21,6 @@ def small_chunks(monkeypatch):
     """Chunks of a few rows: what is read in pieces must not show its seams."""
     monkeypatch.setattr(tables, "CHUNK", 7)
     monkeypatch.setattr(tables, "BYTES", 300)
-
-
-def libsvm(x, y, first=1):
-    lines = []
-    for row, label in zip(x, y, strict=True):
-        lines.append(" ".join([f"{label:g}", *(f"{i + first}:{v:.9g}" for i, v in enumerate(row) if v)]))
-    return "\n".join(lines) + "\n"
-
-
-def problem(n, features, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, features)).astype(np.float32)
-    x[rng.random(x.shape) < 0.3] = 0
-    return x, np.arange(n) % 2
-
-
-def write(root, folder, **files):
-    (root / folder).mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        path = root / folder / name.replace("__", ".")
-        pack = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
-        path.write_bytes(pack(content.encode()))
 
 
 @pytest.mark.parametrize("end", ["", "__gz", "__xz"])
@@ -257,68 +228,6 @@ def test_the_wheel_is_read_as_it_is(tmp_path):
             (tmp_path / name).unlink()
     assert data.load("adult", tmp_path).train_x.shape == (32, 2)
     assert data.load("bio-kdd04", tmp_path).train_x.shape == (32, 1)
-
-
-@pytest.mark.parametrize(
-    ("folder", "file", "content", "name", "message"),
-    [
-        ("higgs", "HIGGS", "1 29:3.5\n", "higgs", "must have features 1 to 28, got 29"),
-        ("higgs", "HIGGS", "3 1:3.5\n", "higgs", "must have labels 0 and 1, or -1 and 1, got 3"),
-        ("higgs", "HIGGS", "<html>\n", "higgs", r"HIGGS cannot be read as libsvm text \(.*fetch it again"),
-        ("higgs", "HIGGS", "", "higgs", "must have rows, got none"),
-        ("flight", "all__csv", "a,b\n1,2\n", "flight", "must have a column 'dep_delayed_15min', got "),
-        ("flight", "all__csv__gz", "", "flight", "cannot be read as csv"),
-        ("flight", "2008__csv", "a,b\n1,2\n", "flight", "Data Expo's files of two years are needed"),
-    ],
-)
-def test_a_file_that_is_something_else_is_named(tmp_path, folder, file, content, name, message):
-    write(tmp_path, folder, **{file: content})
-    with pytest.raises(DataError, match=message):
-        data.load(name, tmp_path)
-
-
-def test_a_packed_file_with_damage_in_its_middle_is_named(tmp_path):
-    write(tmp_path, "flight", all__csv="a,b\n" + "1,2\n" * 5000)
-    plain = tmp_path / "flight/all.csv"
-    raw = bytearray(gzip.compress(plain.read_bytes()))
-    raw[len(raw) // 2 : len(raw) // 2 + 8] = b"\xff" * 8
-    plain.with_suffix(".csv.gz").write_bytes(raw)
-    plain.unlink()
-    with pytest.raises(DataError, match=r"all.csv.gz cannot be read as csv \(.*fetch it again"):
-        data.load("flight", tmp_path)
-
-
-@pytest.mark.parametrize("name", tabular.SOURCES)
-def test_missing_files_say_where_to_get_them(tmp_path, name):
-    source = tabular.SOURCES[name]
-    message = (
-        re.escape(f"{name} is not in {tmp_path} (looked for ") + ".*" + re.escape(f"get it from {source.get}, or name")
-    )
-    with pytest.raises(DataError, match=message):
-        data.load(name, tmp_path)
-    assert not tabular.present(source, tmp_path)
-
-
-def test_the_presets_know_all_sets_and_keep_stand_ins_apart():
-    assert set(PRESETS["paper-tabular"].dataset) == set(TABULAR)
-    assert all(tabular.SOURCES[name].stand_in_for is None for name in TABULAR)
-    for name in PRESETS["laptop-tabular"].dataset:
-        # a published figure stands beside the set it was published for, never beside a stand-in
-        assert mean(name, "squared-error", 0) is None
-    assert (mean("higgs", "squared-error", 0), mean("higgs", "hypersimplex-paper", 0)) == (0.823, 0.846)
-    assert tabular.note("higgs-sample").startswith("A stand-in for higgs, not that set: 23,075 of the 11,000,000")
-    assert tabular.note("digits") is None
-
-
-def test_a_network_refuses_what_it_cannot_take(tmp_path):
-    x, y = problem(40, 28)
-    write(tmp_path, "kdd10", kddb=libsvm(x, y), kddb__t=libsvm(x, y))
-    with pytest.raises(ValueError, match="network must be lightgbm or lightgbm-paper for kdd10, whose rows are sparse"):
-        prepare(data.load("kdd10", tmp_path), None, 0.1, False, torch.device("cpu"))
-    x[3, 4] = np.nan
-    gaps = data.Data("gaps", x, y, x, y, ("no", "yes"))
-    with pytest.raises(ValueError, match="for gaps, whose rows have gaps"):
-        prepare(gaps, None, 0.1, False, torch.device("cpu"))
 
 
 PEAK = """
