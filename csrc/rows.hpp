@@ -23,7 +23,7 @@ struct Pass {
     }
 };
 
-// Lanes from `first` on, first >= 1: what is left of a slice when its last register overlaps the one before.
+// Lanes from `first` on: what is left of a slice when its last register overlaps the one before.
 template <class T>
 HS_INLINE typename Lanes<T>::Int lanes_from(int first) {
     constexpr int W = Lanes<T>::width;
