@@ -29,7 +29,9 @@ class Columns(NamedTuple):
         kept = self.kept.to(p.dtype).unsqueeze(0)
         if self.smoothing:
             p = p - kept * (self.smoothing / p.shape[0])
-        return p.scatter_add(0, self.target.unsqueeze(0), kept * (self.smoothing - 1))
+        # Samples first, as most batches lie in memory: scatter_add would lay the others out anew.
+        less = (kept * (self.smoothing - 1)).transpose(0, 1)
+        return p.transpose(0, 1).scatter_add(1, self.target.unsqueeze(1), less).transpose(0, 1)
 
 
 def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
