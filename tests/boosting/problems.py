@@ -12,6 +12,12 @@ def data(n=600, classes=2, seed=0, features=6):
     return x, (signal + rng.normal(size=signal.shape) * 0.7).argmax(1)
 
 
+def labels_and_scores(n, classes, seed=0, spread=1.0):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=n if classes == 1 else (n, classes)) * spread
+    return rng.integers(0, max(classes, 2), n), scores
+
+
 def one_hot(y, scores):
     return y.astype(float) if scores.ndim == 1 else (y[:, None] == np.arange(scores.shape[1])).astype(float)
 

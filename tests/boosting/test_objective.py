@@ -11,23 +11,16 @@ from hypothesis import strategies as st
 
 from hypersimplex import boosting, reference
 from hypersimplex.boosting import HyperSimplexObjective, XGBoostMetric, _columns, _thresholds
-from tests.boosting.problems import expected, one_hot
+from tests.boosting.problems import expected, labels_and_scores, one_hot
 
-INF = np.inf
 SHAPES = pytest.mark.parametrize("classes", [1, 2, 3, 7])
-
-
-def problem(n, classes, seed=0, spread=1.0):
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=n if classes == 1 else (n, classes)) * spread
-    return rng.integers(0, max(classes, 2), n), scores
 
 
 @SHAPES
 @pytest.mark.parametrize("tau", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_gradient_is_the_formula(classes, tau, dtype):
-    y, scores = problem(203, classes)
+    y, scores = labels_and_scores(203, classes)
     scores = scores.astype(dtype)
     _, _, gradient, active = expected(y, scores, tau)
     grad, hess = HyperSimplexObjective(tau)(y, scores)
@@ -40,7 +33,7 @@ def test_gradient_is_the_formula(classes, tau, dtype):
 @given(st.integers(0, 10**6), st.sampled_from([1, 3]), st.booleans(), st.floats(-3, 1))
 def test_threshold_is_the_reference(seed, classes, steps, log_tau):
     rng = np.random.default_rng(seed)
-    y, scores = problem(int(rng.integers(1, 60)), classes, seed, 10 ** rng.uniform(-2, 2))
+    y, scores = labels_and_scores(int(rng.integers(1, 60)), classes, seed, 10 ** rng.uniform(-2, 2))
     scores = np.round(scores * 2) / 2 if steps else scores  # trees give scores with many ties
     objective = HyperSimplexObjective(10**log_tau)
     grad, _ = objective(y, scores)
@@ -64,7 +57,7 @@ def weighted_loss(y, scores, w, tau):
 
 @pytest.mark.parametrize("tau", [0.5, 2.0])
 def test_gradient_and_hessian_by_finite_differences(tau):
-    y, scores = problem(40, 1, seed=3)
+    y, scores = labels_and_scores(40, 1, seed=3)
     w = np.random.default_rng(4).integers(1, 5, 40).astype(float)
     grad, hess = HyperSimplexObjective(tau)(y, scores, w)
     active = hess > 0.01 * w / tau**2
@@ -83,7 +76,7 @@ def test_gradient_and_hessian_by_finite_differences(tau):
 
 @SHAPES
 def test_a_weight_is_as_many_copies(classes):
-    y, scores = problem(150, classes, seed=1)
+    y, scores = labels_and_scores(150, classes, seed=1)
     w = np.random.default_rng(2).integers(0, 4, 150)
     objective, copies = HyperSimplexObjective(0.7), HyperSimplexObjective(0.7)
     grad, hess = objective(y, scores, w)
@@ -103,7 +96,7 @@ def test_a_weight_is_as_many_copies(classes):
 @pytest.mark.parametrize("classes", [1, 3])
 def test_sizes_where_another_way_begins(begins, more, classes):
     n = begins + more
-    y, scores = problem(n, classes)
+    y, scores = labels_and_scores(n, classes)
     objective = HyperSimplexObjective()
     _, loss, gradient, _ = expected(y, scores)
     np.testing.assert_allclose(objective(y, scores)[0], gradient, atol=1e-6)
@@ -111,7 +104,7 @@ def test_sizes_where_another_way_begins(begins, more, classes):
 
 
 def test_long_columns_start_from_a_sample():
-    y, scores = problem(300_000, 1, seed=5)
+    y, scores = labels_and_scores(300_000, 1, seed=5)
     scores = np.sort(scores)  # every step-th row of sorted scores is a fair sample, a shuffled one as well
     for x in (scores, np.random.default_rng(0).permutation(scores), np.round(scores, 1)):
         objective = HyperSimplexObjective(0.1)
@@ -130,7 +123,7 @@ def test_a_sample_that_misleads():
 
 
 def test_scores_of_lightgbm_are_not_copied():
-    y, scores = problem(100, 3)
+    y, scores = labels_and_scores(100, 3)
     fortran = np.asfortranarray(scores)
     assert np.shares_memory(_columns.Columns(fortran, y, None).x, fortran)
     assert np.shares_memory(_columns.Columns(fortran[:, 1:], y * 0, None).x, fortran)
@@ -151,7 +144,7 @@ def test_scores_of_lightgbm_are_not_copied():
     ],
 )
 def test_any_layout(make):
-    y, scores = problem(64, 3)
+    y, scores = labels_and_scores(64, 3)
     turned = make(scores)
     expect, _ = HyperSimplexObjective()(y, np.ascontiguousarray(turned, dtype=np.float64))
     grad, _ = HyperSimplexObjective()(y, turned)
@@ -159,7 +152,7 @@ def test_any_layout(make):
 
 
 def test_the_paper_s_hessian():
-    y, scores = problem(50, 1)
+    y, scores = labels_and_scores(50, 1)
     grad, hess = HyperSimplexObjective(0.5, hessian="ones")(y, scores)
     assert (hess == 1).all()
     np.testing.assert_array_equal(grad, HyperSimplexObjective(0.5)(y, scores)[0])
@@ -168,7 +161,7 @@ def test_the_paper_s_hessian():
 
 
 def test_k_and_prior():
-    y, scores = problem(80, 3)
+    y, scores = labels_and_scores(80, 3)
     for objective in (
         HyperSimplexObjective(k=[10, 20.5, 5]),
         HyperSimplexObjective(prior=np.array([10, 20.5, 5]) / 80),
@@ -184,7 +177,7 @@ def test_k_and_prior():
 
 
 def test_decisions():
-    y, scores = problem(200, 3)
+    y, scores = labels_and_scores(200, 3)
     objective = HyperSimplexObjective(0.5)
     with pytest.raises(RuntimeError, match="thresholds are not known yet"):
         objective.predict(scores)
@@ -200,7 +193,7 @@ def test_decisions():
 
 
 def test_copies():
-    y, scores = problem(50, 1)
+    y, scores = labels_and_scores(50, 1)
     objective = HyperSimplexObjective(2.0, prior=0.3)
     objective(y, scores)
     before = objective.threshold.copy()
@@ -225,7 +218,7 @@ def test_examples_in_docstrings():
 
 
 def test_memory_is_used_again_but_never_under_somebodys_eyes():
-    y, scores = problem(1000, 1)
+    y, scores = labels_and_scores(1000, 1)
     objective = HyperSimplexObjective()
     grad, hess = objective(y, scores)
     kept = grad.copy()

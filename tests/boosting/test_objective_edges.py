@@ -7,13 +7,6 @@ from hypersimplex import reference
 from hypersimplex.boosting import HyperSimplexObjective, LightGBMMetric, XGBoostMetric, _columns, _thresholds
 
 INF = np.inf
-SHAPES = pytest.mark.parametrize("classes", [1, 2, 3, 7])
-
-
-def problem(n, classes, seed=0, spread=1.0):
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=n if classes == 1 else (n, classes)) * spread
-    return rng.integers(0, max(classes, 2), n), scores
 
 
 @pytest.mark.parametrize(
