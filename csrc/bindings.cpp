@@ -98,16 +98,16 @@ Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const 
 
 // Addresses.
 
-Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Sizes& shape, const Sizes& strides,
-                  int64_t axis, double k, double tau, int threads) {
-    Layout l = need(lay_out(shape, strides, axis));
+Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Shape& shape, int64_t axis, double k,
+                  double tau, int threads) {
+    Layout l = lay_out(shape, axis);
     demand((x && y) || l.slices() * l.n == 0, "x and y must have memory");
     return run_project(is_double, l, {nullptr, k}, {nullptr, tau}, x, y, 0, threads);
 }
 
-Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Sizes& shape,
-                   const Sizes& strides, int64_t axis, double tau, int threads) {
-    Layout l = need(lay_out(shape, strides, axis));
+Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Shape& shape, int64_t axis,
+                   double tau, int threads) {
+    Layout l = lay_out(shape, axis);
     demand((y && v && grad) || l.slices() * l.n == 0, "y, v and grad must have memory");
     return run_backward(is_double, l, {nullptr, tau}, y, v, grad, 0, 0, threads);
 }
@@ -168,10 +168,10 @@ Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vec
 
 // On addresses, where checks of views would cost more than small problems take.
 void define_raw(nb::module_& m) {
-    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "strides"_a, "axis"_a, "k"_a,
-          "tau"_a, "threads"_a);
-    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "strides"_a, "axis"_a,
-          "tau"_a, "threads"_a);
+    m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "axis"_a, "k"_a, "tau"_a,
+          "threads"_a);
+    m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "axis"_a, "tau"_a,
+          "threads"_a);
     m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
           "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
           "k_used"_a, "threads"_a);

@@ -15,6 +15,7 @@ namespace hs {
 namespace nb = nanobind;
 
 using Sizes = std::vector<int64_t>;
+using Shape = nb::typed<nb::tuple, int, nb::ellipsis>;    // torch.Size is one: nothing is copied
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 using Output = nb::ndarray<nb::device::cpu>;
 using Numbers = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
@@ -22,16 +23,38 @@ using Doubles = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
 using Integers = nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>;
 using Labels = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
 
-inline void demand(bool holds, const std::string& rule) {
+template <class Text>    // a literal becomes a string only if it is needed
+void demand(bool holds, const Text& rule) {
     if (!holds) throw std::invalid_argument(rule);
+}
+
+inline size_t place_of(int64_t axis, size_t dims) {
+    int64_t count = static_cast<int64_t>(dims);
+    demand(axis >= -count && axis < count, "axis is out of range");
+    return static_cast<size_t>(axis < 0 ? axis + count : axis);
+}
+
+// An array without gaps, in the order of its dims.
+inline Layout lay_out(const Shape& shape, int64_t axis) {
+    size_t along = place_of(axis, shape.size());
+    int64_t outer = 1, n = 0, inner = 1;
+    for (size_t d = 0; d < shape.size(); ++d) {
+        int64_t size = 0;
+        demand(nb::try_cast(shape[d], size), "shape must be whole numbers");
+        if (d == along) {
+            n = size;
+        } else {
+            (d < along ? outer : inner) *= size;
+        }
+    }
+    if (n == 1) return {outer * inner, 1, 1, 1, 1, 0};
+    return {outer, n, inner, n * inner, inner, 1};
 }
 
 // The dims other than `axis` as one or two evenly spaced groups, or nothing if they need more.
 inline std::optional<Layout> lay_out(const Sizes& shape, const Sizes& strides, int64_t axis) {
     demand(shape.size() == strides.size() && !shape.empty(), "shape and strides must match");
-    int64_t dims = static_cast<int64_t>(shape.size());
-    demand(axis >= -dims && axis < dims, "axis is out of range");
-    size_t along = static_cast<size_t>(axis < 0 ? axis + dims : axis);
+    size_t along = place_of(axis, shape.size());
     struct {
         int64_t size, stride;
     } groups[2] = {{1, 0}, {1, 0}};

@@ -165,26 +165,10 @@ def column_parts(links: NDArray[Any], parts: NDArray[Any]) -> None:
     """
 
 def project_at(
-    is_double: bool,
-    x: int,
-    y: int,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    axis: int,
-    k: float,
-    tau: float,
-    threads: int,
+    is_double: bool, x: int, y: int, shape: tuple[int, ...], axis: int, k: float, tau: float, threads: int
 ) -> tuple[str, int, int] | None: ...
 def backward_at(
-    is_double: bool,
-    y: int,
-    v: int,
-    grad: int,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    axis: int,
-    tau: float,
-    threads: int,
+    is_double: bool, y: int, v: int, grad: int, shape: tuple[int, ...], axis: int, tau: float, threads: int
 ) -> tuple[str, int, int] | None: ...
 def loss_at(
     is_double: bool,

@@ -33,19 +33,20 @@ def project(input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = Fal
         check_input(input, dim)
     if not needs_gradient:
         return backend.project(input, k, tau, dim, want_mu=want_mu)
-    found = _apply(input, k, tau, dim, backend, want_mu)
+    found = _apply(input, k, tau, (backend, dim, want_mu))
     return found if want_mu else (found, None)
 
 
 class Projection(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: Tensor, k: Number, tau: Number, dim: int, backend: Backend, want_mu: bool) -> Any:
+    def forward(ctx: Any, input: Tensor, k: Number, tau: Number, how: tuple[Backend, int, bool]) -> Any:
+        backend, dim, want_mu = how
         y, mu = backend.project(input, k, tau, dim, want_mu=want_mu)
         if isinstance(tau, Tensor):  # then so is k
-            ctx.how = backend, None, dim
+            ctx.how = backend, dim, None
             ctx.save_for_backward(y, tau)
         else:
-            ctx.how = backend, tau, dim
+            ctx.how = backend, dim, tau
             ctx.save_for_backward(y)
         if not want_mu:
             return y
@@ -55,13 +56,14 @@ class Projection(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor | None = None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        backend, tau, dim = ctx.how
+        backend, dim, tau = ctx.how
         needs = (True, False, False)
         if tau is None:
             tau, needs = saved[1], ctx.needs_input_grad
         if torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager():
             backend = plain  # to be differentiated again, or many at once
-        return *backend.pullback(saved[0], v, tau, dim, needs), None, None, None
+        to_input, to_k, to_tau = backend.pullback(saved[0], v, tau, dim, needs)
+        return to_input, to_k, to_tau, None
 
 
 # Without the checks for transforms that Function.apply makes: where this is called, there are none.

@@ -32,9 +32,7 @@ def project(
     ):  # fmt: skip
         return _project(x, k, tau, dim, want_y, want_mu)
     y = torch.empty_like(x)
-    failure = _kernel.project_at(
-        dtype is _DOUBLE, at, y.data_ptr(), x.shape, x.stride(), dim, k, tau, torch.get_num_threads()
-    )
+    failure = _kernel.project_at(dtype is _DOUBLE, at, y.data_ptr(), x.shape, dim, k, tau, torch.get_num_threads())
     if failure:
         _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y, None
@@ -87,17 +85,15 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
 def pullback(
     y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    dtype, y_at, v_at = y.dtype, y.data_ptr(), v.data_ptr()
+    dtype, shape, y_at, v_at = y.dtype, y.shape, y.data_ptr(), v.data_ptr()
     if (
         type(tau) is not float or needs[1] or needs[2] or v.dtype is not dtype or dtype not in FLOATS
-        or v.shape != y.shape
+        or v.shape != shape
         or not y_at or not y.is_contiguous() or y.is_neg() or not v_at or not v.is_contiguous() or v.is_neg()
     ):  # fmt: skip
         return _pullback(y, v, tau, dim, needs)
     to_x = torch.empty_like(y)
-    _kernel.backward_at(
-        dtype is _DOUBLE, y_at, v_at, to_x.data_ptr(), y.shape, y.stride(), dim, tau, torch.get_num_threads()
-    )
+    _kernel.backward_at(dtype is _DOUBLE, y_at, v_at, to_x.data_ptr(), shape, dim, tau, torch.get_num_threads())
     return to_x, None, None
 
 
