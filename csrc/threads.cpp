@@ -11,6 +11,9 @@
 #if !defined(_WIN32)
 #include <pthread.h>
 #endif
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #if defined(__x86_64__) || defined(_M_X64)
 #include <immintrin.h>
 #endif
@@ -40,10 +43,42 @@ bool soon(Done done, Clock::duration most) {
 
 constexpr Clock::duration spin_for_work = std::chrono::microseconds(50), spin_for_others = spin_for_work;
 
-// The blocks from `next` to `end`, on a cache line of its own.
-struct alignas(64) Range {
+using Handle = std::thread::native_handle_type;
+
+constexpr int unknown = -1;    // processor
+
+// A worker on the caller's processor would only take turns with it. The system may leave it there as long as
+// the other processors are busy, be it with threads that spin, as those of OpenMP do behind a loop.
+#if defined(__linux__)
+int processor() { return sched_getcpu(); }
+
+void keep_off(int here, Handle worker) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+    CPU_CLR(here, &allowed);
+    if (CPU_COUNT(&allowed) > 0) pthread_setaffinity_np(worker, sizeof(allowed), &allowed);
+}
+#else
+int processor() { return unknown; }
+void keep_off(int, Handle) {}
+#endif
+
+// A member's blocks from `next` to `end`, the processor it was last seen on and the one it is kept off; on a
+// cache line of its own.
+struct alignas(64) Member {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
+    std::atomic<int> processor{unknown};
+    int off = unknown;
+    Handle handle{};
+
+    void part_from(int here) {
+        int last = processor.load(std::memory_order_relaxed);
+        if (last != here && (last != unknown || off == here)) return;
+        keep_off(here, handle);
+        off = here;
+        processor.store(unknown, std::memory_order_relaxed);
+    }
 };
 
 // One job at a time: a caller who finds the pool busy works alone. The pool is never destroyed, because its
@@ -62,9 +97,12 @@ class Pool {
             return;
         }
         work_ = work, context_ = context;
+        int here = processor();
         for (int m = 0; m < threads; ++m) {
-            ranges_[m].next.store(blocks * m / threads, std::memory_order_relaxed);
-            ranges_[m].end = blocks * (m + 1) / threads;
+            Member& member = member_[m];
+            member.next.store(blocks * m / threads, std::memory_order_relaxed);
+            member.end = blocks * (m + 1) / threads;
+            if (m > 0 && here != unknown) member.part_from(here);
         }
         members_.store(threads, std::memory_order_relaxed);
         // The serial number tells this job from the last; from here on workers may enter.
@@ -82,8 +120,8 @@ class Pool {
     // A member's own blocks first: those it had in the last job as well, and in its cache. Then the others'.
     void take_blocks(int member, int members) {
         for (int i = 0; i < members; ++i) {
-            Range& range = ranges_[(member + i) % members];
-            for (int64_t b; (b = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;)
+            Member& from = member_[(member + i) % members];
+            for (int64_t b; (b = from.next.fetch_add(1, std::memory_order_relaxed)) < from.end;)
                 work_(context_, b);
         }
     }
@@ -106,8 +144,9 @@ class Pool {
 
     bool start() {
         try {
-            std::thread([this, member = workers_ + 1] { work(member); }).detach();
-            ++workers_;
+            std::thread worker([this, member = workers_ + 1] { work(member); });
+            member_[++workers_].handle = worker.native_handle();
+            worker.detach();
             return true;
         } catch (const std::exception&) {
             return false;    // a thread that cannot be had is done without
@@ -134,6 +173,7 @@ class Pool {
                 wake_.wait(lock, [&] { return enter(member, seen); });
                 asleep_.fetch_sub(1, std::memory_order_relaxed);
             }
+            member_[member].processor.store(processor(), std::memory_order_relaxed);
             take_blocks(member, members_.load(std::memory_order_relaxed));
             // The last one out of a closed job tells the caller, who may be asleep.
             if ((state_.fetch_sub(1, std::memory_order_acq_rel) & (inside | open)) == 1) {
@@ -152,7 +192,7 @@ class Pool {
     int workers_ = 0;
     Work work_ = nullptr;
     void* context_ = nullptr;
-    Range ranges_[most_threads];
+    Member member_[most_threads];
 };
 
 std::atomic<Pool*> the_pool{nullptr};

@@ -2,9 +2,7 @@
 
 import multiprocessing
 import os
-import subprocess
 import sys
-import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +11,7 @@ import pytest
 
 import hypersimplex as hs
 from hypersimplex import _kernel
+from tests.kernel.processes import in_a_new_process
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -34,41 +33,29 @@ def test_calls_at_the_same_time_do_not_disturb_each_other(monkeypatch):
 
 
 def test_the_gil_is_released():
-    """While one thread is in the kernel another one runs. With this switch interval nobody is made to let go
-    of the GIL, so if the kernel kept it, the first step below would come after the kernel's return."""
+    """While one thread is in the kernel another one runs. With this switch interval nobody is made to let go of the
+    GIL: if the kernel kept it, the first step below would come when all calls are over. One call may be too short for
+    a busy machine to let the other thread run."""
     x = np.random.default_rng(0).standard_normal(4_000_000, dtype=np.float32)
     y = np.empty_like(x)
-    started, finished = threading.Event(), threading.Event()
+    ran_meanwhile, calls = threading.Event(), []
 
     def work():
-        started.set()
-        _kernel.project(x, 400_000.0, 1.0, y=y)
-        finished.set()
+        while not ran_meanwhile.is_set() and len(calls) < 1000:
+            _kernel.project(x, 400_000.0, 1.0, y=y)
+            calls.append(1)
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(100)
     try:
         thread = threading.Thread(target=work)
         thread.start()
-        started.wait()
-        ran_meanwhile = not finished.is_set()
+        ran_meanwhile.set()
         thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert ran_meanwhile
+    assert len(calls) < 1000
     assert y.sum(dtype=np.float64) == pytest.approx(400_000)
-
-
-def in_a_new_process(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @needs_fork

@@ -9,6 +9,7 @@ import torch
 
 from hypersimplex.torch import _batch, binary_argmax
 from hypersimplex.torch.backends import kernel
+from tests.kernel.processes import in_a_new_process
 
 TASKS = Path("/proc/self/task")
 pytestmark = pytest.mark.skipif(
@@ -75,3 +76,32 @@ def test_the_other_threads_work(make, shape):
         assert others_help(make(*shape))
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_worker_leaves_the_callers_processor():
+    """A thread begins where its maker may run; the caller sees it there and sends it elsewhere."""
+    out = in_a_new_process(
+        """
+        import os, numpy as np, hypersimplex as hs
+
+        def others():
+            return {int(task) for task in os.listdir("/proc/self/task")} - {os.getpid()}
+
+        x = np.random.default_rng(0).standard_normal((8, 100_000), dtype=np.float32)
+        here, there, *_ = os.sched_getaffinity(0)
+        known = others()
+        os.sched_setaffinity(0, {here})
+        hs.soft_binary_argmax(x, 10)
+        (worker,) = others() - known
+        assert os.sched_getaffinity(worker) == {here}
+        for _ in range(1000):
+            os.sched_setaffinity(0, {here})
+            os.sched_setaffinity(0, {here, there})
+            hs.soft_binary_argmax(x, 10)
+            if os.sched_getaffinity(worker) == {there}:
+                break
+        print(os.sched_getaffinity(worker) == {there})
+        """,
+        HYPERSIMPLEX_NUM_THREADS="2",
+    )
+    assert out == "True\n"
