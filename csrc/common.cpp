@@ -27,7 +27,7 @@ const Variant& variant() {
 
 void advise_large_pages(void* address, int64_t bytes) {
 #if defined(__linux__)
-    constexpr uintptr_t page = 2u << 20;
+    constexpr uintptr_t page = large_page;
     uintptr_t from = (reinterpret_cast<uintptr_t>(address) + page - 1) / page * page;
     uintptr_t to = (reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes)) / page * page;
     if (to > from) madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);

@@ -277,14 +277,16 @@ struct Failure {
     void add(const Result& other);
 };
 
+constexpr int64_t large_page = 2 << 20;    // bytes
+
 void advise_large_pages(void* address, int64_t bytes);
 
-// Asks the system for large pages under a large fresh output array: page faults would cost more than the
-// arithmetic.
+// Asks the system for large pages under a fresh output array that may hold one: page faults would cost more
+// than the arithmetic.
 template <class T>
 T* on_large_pages(T* output, int64_t entries) {
     int64_t bytes = entries * static_cast<int64_t>(sizeof(T));
-    if (output && bytes >= (4 << 20)) advise_large_pages(output, bytes);
+    if (output && bytes >= large_page) advise_large_pages(output, bytes);
     return output;
 }
 
