@@ -147,10 +147,6 @@ class Study:
         chosen = choose_settings((replace(result(r, r.config.dataset), tuning=True) for r in tuned), begun)
         return [c for c in compared if chosen.get((c.dataset, c.loss, c.batch_size)) == c.setting()]
 
-    def size(self) -> tuple[int, int]:
-        """Return the number of tuning trainings and of compared ones."""
-        return len(trainings(self.tuning())), len(trainings(self.at_one_setting()))
-
 
 def trainings(runs: Iterable[RunConfig]) -> list[RunConfig]:
     """Return what has to be trained for these runs, each once."""
