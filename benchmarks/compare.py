@@ -2,7 +2,8 @@
 
 Run with `python -m benchmarks.compare ../before/.venv/bin/python`: the interpreter of an environment in which the other
 version is installed. Each version runs in its own process; the two are asked in turn, so that a busy moment hits them
-alike. A ratio is the median over the rounds of this version's time over the other's: below 1 this one is faster.
+alike. Several pairs of processes take part, because where the tensors of one lie in memory is luck. A ratio is the
+median over all rounds of this version's time over the other's: below 1 this one is faster.
 """
 
 import argparse
@@ -57,6 +58,8 @@ def answer(lines: TextIO) -> None:
             begin = time.perf_counter()
             step()
             calls = max(1, min(200, int(5e-3 / max(time.perf_counter() - begin, 1e-7))))
+        for _ in range(calls // 10 + 1):  # after the other's turn caches are cold
+            step()
         begin = time.perf_counter()
         for _ in range(calls):
             step()
@@ -69,7 +72,10 @@ class Version:
 
     def seconds(self, question: dict[str, Any]) -> float:
         print(json.dumps(question), file=cast(TextIO, self.process.stdin), flush=True)
-        return float(cast(TextIO, self.process.stdout).readline())
+        seconds = float(cast(TextIO, self.process.stdout).readline())
+        if question["threads"] > 1:
+            time.sleep(0.02)  # threads of OpenMP spin for some milliseconds and would be in the other's way
+        return seconds
 
 
 @contextmanager
@@ -84,25 +90,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("other", nargs="?", help="the interpreter of the other version's environment")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of threads (default: 1 2)")
-    parser.add_argument("--rounds", type=int, default=41, help="rounds of a row (default: %(default)s)")
+    parser.add_argument("--processes", type=int, default=7, help="of each version (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of a row for each (default: %(default)s)")
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.answer:
         return answer(sys.stdin)
     if not options.other:
         parser.error("name the interpreter of the other version's environment")
+    asked = list(questions(options.threads))
+    found: list[list[tuple[float, float]]] = [[] for _ in asked]
+    for number in range(options.processes):
+        print(f"pair of processes {number + 1} of {options.processes}", file=sys.stderr, flush=True)
+        with version(options.other) as other, version(sys.executable) as this:
+            for question, rounds in zip(asked, found, strict=True):
+                rounds += [(other.seconds(question), this.seconds(question)) for _ in range(options.rounds)]
     print(f"{'threads':>7}  {'x':>9}  {'shape':>12}  dim  {'what':>8}  {'other us':>10}  {'this us':>10}  this / other")
-    with version(options.other) as other, version(sys.executable) as this:
-        for question in questions(options.threads):
-            rounds = [(other.seconds(question), this.seconds(question)) for _ in range(options.rounds)]
-            before, now = (statistics.median(column) * 1e6 for column in zip(*rounds, strict=True))
-            ratio = statistics.median(b / a for a, b in rounds)
-            scale, shape = question["scale"], "x".join(map(str, question["shape"]))
-            print(
-                f"{question['threads']:>7}  {'N(0,1)' if scale == 1 else f'{scale} N(0,1)':>9}  {shape:>12}  "
-                f"{question['dim']:>3}  {question['what']:>8}  {before:>10.1f}  {now:>10.1f}  {ratio:>12.3f}",
-                flush=True,
-            )
+    for question, rounds in zip(asked, found, strict=True):
+        before, now = (statistics.median(column) * 1e6 for column in zip(*rounds, strict=True))
+        ratio = statistics.median(b / a for a, b in rounds)
+        scale, shape = question["scale"], "x".join(map(str, question["shape"]))
+        print(
+            f"{question['threads']:>7}  {'N(0,1)' if scale == 1 else f'{scale} N(0,1)':>9}  {shape:>12}  "
+            f"{question['dim']:>3}  {question['what']:>8}  {before:>10.1f}  {now:>10.1f}  {ratio:>12.3f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """The operator against torch.softmax and torch.sort on the same float32 tensor, with k = n/10.
 
 Run with `python -m benchmarks.operator`. In every row the three take turns, so that a busy moment hits them alike. A
-time is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
+turn is some milliseconds of calls: a single one would get its memory as another has left it, warm or cold. A third of
+the rounds each is for another place of the tensors in memory, as the allocator's luck is a tenth of some rows. A time
+is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
 "/ copy" compares forward with a plain copy of x into warm memory, the least that reading and writing takes. Then the
 memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, what
 small temperatures and masks (every fifth entry -inf) cost, and what two threads take on a busy machine, with as many
@@ -47,6 +49,8 @@ class Row:
         return [f"{value:.3g}" if 0 < value < 99 else f"{value:.0f}" for value in astuple(self)[4:]]
 
 
+PLACES = 3  # in memory, for the tensors of a row
+
 HEADER = ["threads", "x", "shape", "dim", "forward us", "/ softmax", "/ sort", "/ copy"]
 HEADER += ["and backward us", "/ softmax", "/ sort"]
 
@@ -65,22 +69,30 @@ def both(function: Function, x: Tensor, v: Tensor) -> tuple[Tensor, ...]:
 
 def measure(case: Case, scale: float, threads: int, rounds: int, device: str) -> Row:
     shape, dim = case
-    x, v = problem(shape, scale, device)
-    wanted = x.clone().requires_grad_()
-    functions = contenders(shape[dim], dim)
-    warm = torch.empty_like(x)
-    results = []
+    forward: timing.Times = {}
+    backward: timing.Times = {}
+    kept = []
     with timing.threads(threads):
-        forward = {name: partial(function, x) for name, function in functions.items()}
-        for steps in (
-            forward | {"copy": partial(warm.copy_, x)},
-            {name: partial(both, function, wanted, v) for name, function in functions.items()},
-        ):
-            calls = timing.calls_for(steps["softmax"])
-            times = timing.interleave(steps, rounds, calls, seldom=["sort"], sync=synchronize(device))
-            results += [timing.microseconds(times, "operator")]
-            results += [timing.ratio(times, "operator", base) for base in ("softmax", "sort", "copy") if base in steps]
+        for _ in range(PLACES):
+            kept.append(problem(shape, scale, device))
+            for times, steps in zip((forward, backward), steps_of(*kept[-1], dim), strict=True):
+                calls = {name: timing.calls_for(step, seconds=5e-3) for name, step in steps.items()}
+                some = timing.interleave(steps, -(-rounds // PLACES), calls, seldom=["sort"], sync=synchronize(device))
+                for name in steps:
+                    times.setdefault(name, []).extend(some[name])
+    results = []
+    for times in (forward, backward):
+        results += [timing.microseconds(times, "operator")]
+        results += [timing.ratio(times, "operator", base) for base in ("softmax", "sort", "copy") if base in times]
     return Row(threads, "N(0,1)" if scale == 1 else f"{scale:g} N(0,1)", size(shape), dim, *results)
+
+
+def steps_of(x: Tensor, v: Tensor, dim: int) -> tuple[dict[str, timing.Step], dict[str, timing.Step]]:
+    """What is timed: forward, and forward and backward."""
+    functions, wanted, warm = contenders(x.shape[dim], dim), x.clone().requires_grad_(), torch.empty_like(x)
+    forward: dict[str, timing.Step] = {name: partial(function, x) for name, function in functions.items()}
+    forward["copy"] = partial(warm.copy_, x)
+    return forward, {name: partial(both, function, wanted, v) for name, function in functions.items()}
 
 
 def synchronize(device: str) -> Callable[[], None]:
