@@ -11,7 +11,7 @@ import pytest
 
 import hypersimplex as hs
 from hypersimplex import _kernel
-from tests.kernel.processes import in_a_new_process
+from tests.processes import in_a_new_process
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

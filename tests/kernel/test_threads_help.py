@@ -9,7 +9,7 @@ import torch
 
 from hypersimplex.torch import _batch, binary_argmax
 from hypersimplex.torch.backends import kernel
-from tests.kernel.processes import in_a_new_process
+from tests.processes import in_a_new_process
 
 TASKS = Path("/proc/self/task")
 pytestmark = pytest.mark.skipif(
