@@ -4,6 +4,9 @@ For given biases b the rows are projections of x - b. The sums of the columns ar
 b, and the search looks for its minimum over b >= 0. Let M mark the entries inside (0, 1), and let r be their number in
 each row. The second derivative is (diag(column sums of M) - M' diag(1/r) M)/tau. This is the Laplacian of a graph of
 columns: two columns are linked by the rows that have both inside.
+
+Where that search does not end, a second one solves for large temperatures first, each time with a penalty on the way
+from the last solution that links every column to a fixed one.
 """
 
 import math
@@ -20,8 +23,10 @@ Array = NDArray[np.float64]
 _DIRECT_STEPS = 15
 _LARGEST_STRIDE, _SAMPLE = 16, 32  # of a first sample of the rows; the choices it holds for each column
 _SAMPLE_TOLERANCE = 0.1
-_PATIENT_STEPS = 150
-_CIRCLING = 3  # steps in a row that do not halve the error
+_COOLING, _WARM_TOLERANCE = 0.25, 0.1
+_FREEDOM, _MORE_FREEDOM = 10.0, 20.0  # the first in units of tau
+_MOST_CENTERS, _MOST_STEPS = 14, 40  # penalties at one temperature, steps under one of them
+_WIDENING = 8.0  # of a window that does not link all columns
 _REACH, _WIDE_ENOUGH = 1.75, 1.05  # of a window: how many standard deviations of the step it holds, and about so wide
 _MOST_TRIALS = 40  # shortenings of one step
 _ROUNDING = 1e-7  # of capacities that are meant to sum to the demand
@@ -70,12 +75,14 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     wanted, usable, spread = rows.demand()
     if not start.any() and (usable > 0).all():
         start = _from_sample(rows, capacity, wanted, usable, spread)
-    search = _Search(rows, capacity, start)  # which complains of bad rows before the columns are judged
+    search = _Search(
+        rows, np.minimum(capacity, 2 * wanted + 1), start
+    )  # which complains of bad rows before the columns are judged
     room = float(np.minimum(capacity, usable).sum())
     if room < wanted * (1 - _ROUNDING):
         raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
     search.widest = 2 * (spread + rows.tau)
-    if not search.run(_DIRECT_STEPS, patient=False):
+    if not search.run():
         _check_forced(rows, search.bias, capacity)
         rows.widen()
         _by_cooling(search, spread)
@@ -105,26 +112,21 @@ def _from_sample(rows: Rows, capacity: Array, wanted: float, usable: Array, spre
     search = _Search(part, capacity * (part_wanted / wanted), levels - levels.min(initial=np.inf))
     search.widest = 2 * (spread + rows.tau)
     part.tolerance = _SAMPLE_TOLERANCE
-    near = search.run(_DIRECT_STEPS, patient=False) or search.error < 0.5
+    near = search.run() or search.error < 0.5
     return search.bias if near else nothing
 
 
 def _by_cooling(search: "_Search", spread: float) -> None:
     """Few rows at a small tau are a puzzle, at a large one an average: solve that first, and cool down from there."""
     rows, tau = search.rows, search.rows.tau
-    warm, bias, factor = max(spread, tau), np.zeros_like(search.bias), 0.25
-    rows.tau = warm
-    while factor < 0.9:
-        search.go(bias)
-        if search.run(_PATIENT_STEPS, patient=True):
-            if rows.tau <= tau:
-                return
-            warm, bias = rows.tau, search.bias
-        else:
-            factor = factor**0.5
-        rows.tau = max(tau, warm * factor)
-    rows.tau = tau
-    search.go(search.bias)
+    rows.tau = max(spread, tau)
+    search.go(np.zeros_like(search.bias))
+    while rows.tau > tau:
+        search.settle(_WARM_TOLERANCE)
+        rows.tau = max(tau, _COOLING * rows.tau)
+        search.go(search.bias)
+    search.settle(rows.tolerance)
+    search.go(search.bias - search.bias.min(initial=np.inf))
     if search.error > _ROUNDED * rows.tolerance:
         _check_forced(rows, search.bias, search.capacity)
         raise RuntimeError(f"no biases found: an expert misses its capacity by {search.error:.1%}")
@@ -140,53 +142,58 @@ class _Search:
         self.steps = self.passes = 0
         self.go(start)
 
-    def run(self, most: int, patient: bool) -> bool:
-        best, stuck = np.inf, 0
-        for _ in range(most):
-            stuck = 0 if self.error < best / 2 else stuck + 1
-            best = min(best, self.error)
-            if self.error <= self.rows.tolerance or (stuck > 5 and self.error <= _ROUNDED * self.rows.tolerance):
+    def run(self) -> bool:
+        for _ in range(_DIRECT_STEPS):
+            if self.error <= self.rows.tolerance:
                 return True
-            if stuck > _CIRCLING and stuck % 2:
-                move = _worst_part(self.rows, self.excess, self.bias)
-            else:
-                widening = 2 if patient else 8
-                move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest, widening)
-            self._walk(move, patient)
+            move = _newton_move(self.rows, self.excess, self.bias, self.capacity, self.widest)
+            self._walk(move, self.bias, np.inf)
             self.steps += 1
         return self.error <= self.rows.tolerance
+
+    def settle(self, tolerance: float) -> None:
+        """Minimize with a penalty on the way from the last minimum, a weaker one each time."""
+        freedom = _FREEDOM * self.rows.tau / max(1.0, float(self.capacity.mean()))
+        for _ in range(_MOST_CENTERS):
+            if self.error <= tolerance:
+                return
+            self._minimize(self.bias, freedom, tolerance)
+            freedom *= _MORE_FREEDOM
+
+    def _minimize(self, center: Array, freedom: float, tolerance: float) -> None:
+        for _ in range(_MOST_STEPS):
+            excess = self.excess - (self.bias - center) / freedom
+            near = 0.1 * float(np.max(np.abs(self.bias - center), initial=0.0)) / freedom / self.capacity.max(initial=1)
+            if self.missed(excess) <= max(near, 0.1 * tolerance):
+                return
+            self._walk(_penalized_move(self.rows, excess, self.bias, self.capacity, freedom), center, freedom)
+            self.steps += 1
 
     def go(self, bias: Array) -> None:
         self.bias, self.excess = bias, self.rows.place(bias) - self.capacity
         self.passes += 1
-        missed = np.where(bias > 0, np.abs(self.excess), np.maximum(self.excess, 0))
-        self.error = float(np.max(missed / np.maximum(self.capacity, 1), initial=0.0))
+        self.error = self.missed(self.excess)
 
-    def _walk(self, move: Array, patient: bool) -> None:
-        """Walk less far while the slope there is steep the other way; with patience, to where it is nearly level."""
-        bias, excess = self.bias, self.excess
-        near, far, length = 0.0, np.inf, 1.0
+    def missed(self, excess: Array) -> float:
+        missed = np.where(self.bias > 0, np.abs(excess), np.maximum(excess, 0))
+        return float(np.max(missed / np.maximum(self.capacity, 1), initial=0.0))
+
+    def _walk(self, move: Array, center: Array, freedom: float) -> None:
+        """Walk less far while the slope there is steep the other way."""
+        bias, excess = self.bias, self.excess - (self.bias - center) / freedom
+        length = 1.0
         for _ in range(_MOST_TRIALS):
             there = np.maximum(bias + length * move, 0)
             path = there - bias
-            self.go(there - there.min(initial=np.inf))  # a number added to all biases changes no row
-            before, after = float(excess @ path), float(self.excess @ path)
-            if not before > 0 or (after >= -0.5 * before and not patient) or abs(after) <= 0.1 * before:
+            # A number added to all biases changes no row, and only a penalty.
+            self.go(there if freedom < np.inf else there - there.min(initial=np.inf))
+            before, after = float(excess @ path), float((self.excess - (there - center) / freedom) @ path)
+            if not before > 0 or after >= -0.5 * before:
                 return
-            if after > 0:
-                near = length
-            else:
-                far = length
-            if far == np.inf:
-                length *= 3
-            elif far - near <= 1e-2 * far:
-                return
-            else:
-                aim = length * before / (before - after) if after < before else far
-                length = min(max(aim, near + 0.1 * (far - near)), far - 0.3 * (far - near))
+            length *= min(max(before / (before - after), 0.1), 0.7)
 
 
-def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float, widening: float) -> Array:
+def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest: float) -> Array:
     """A step longer than tau leaves the entries it was computed from: then a window as wide as both tells more.
 
     Where the entries inside link no column with room to those that need it, wider windows link these parts.
@@ -199,20 +206,24 @@ def _newton_move(rows: Rows, excess: Array, bias: Array, capacity: Array, widest
         wanted = math.hypot(rows.tau, _REACH * deviation)
         if window >= widest or (complete and wanted <= _WIDE_ENOUGH * window):
             return move * min(1.0, widest / longest) if longest else move
-        window = min(widest, wanted if complete else widening * window)
+        window = min(widest, wanted if complete else _WIDENING * window)
         links = rows.pairs(window) / window
         if not complete:
             links = near + np.where(np.not_equal.outer(*[components(near)] * 2), links, 0)
 
 
-def _worst_part(rows: Rows, excess: Array, bias: Array) -> Array:
-    """A move of one part of the graph as a whole: of its links to others, which begin somewhere, no model tells."""
-    parts = components(rows.pairs(rows.tau))
-    total = np.bincount(parts, excess, len(bias))
-    held = np.bincount(parts, bias <= 0, len(bias)) > 0
-    total[held & (total < 0)] = 0
-    worst = int(np.argmax(np.abs(total)))
-    return np.where(parts == worst, np.sign(total[worst]) * rows.tau, 0.0)
+def _penalized_move(rows: Rows, excess: Array, bias: Array, capacity: Array, freedom: float) -> Array:
+    """The penalty is a link of every column to one more, which is held at 0 because it has room."""
+    count = len(bias)
+    links = np.full((count + 1, count + 1), 1 / freedom)
+    links[:count, :count] = rows.pairs(rows.tau) / rows.tau
+    links[count, count] = 0
+    room = np.abs(excess).sum() + 1
+    move = np.empty(count + 1)
+    _kernel.column_step(
+        links, np.append(bias, 0.0), np.append(excess, -room), np.append(capacity, room), rows.tolerance / 4, move
+    )
+    return move[:count]
 
 
 def components(links: Array) -> NDArray[np.int64]:

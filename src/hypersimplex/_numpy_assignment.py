@@ -48,6 +48,11 @@ def soft_assignment(x: ArrayLike, k: ArrayLike, capacity: ArrayLike, tau: float 
     return y if y.dtype == dtype else y.astype(dtype), bias
 
 
+def tolerance(double: bool) -> float:
+    """What a search can reach in double precision, or in single, relative to a capacity."""
+    return 1e-9 if double else 9e-6
+
+
 def average(levels: Array, rows: int, add: Callable[[Array], Array]) -> Array:
     """Over ranks, by their numbers of rows; infinite levels count for nothing."""
     known = np.isfinite(levels)
@@ -72,7 +77,7 @@ class MemoryRows:
     ) -> None:
         self.x, self.k, self.k_array, self.tau, self.threads, self.where = x, k, k_array, tau, count, where
         self.add, self.most = add, most
-        self.tolerance = 9e-6 if x.dtype == np.float32 else 1e-9
+        self.tolerance = tolerance(x.dtype == np.float64)
         self.z, self.y, self.mu = np.empty_like(x), np.empty_like(x), np.empty(len(x))
 
     def project(self, bias: Array) -> None:
@@ -105,7 +110,7 @@ class MemoryRows:
         return MemoryRows(x, self.k, k, self.tau, self.threads, self.where, self.add, self.most)
 
     def widen(self) -> None:
-        self.x = self.x.astype(np.float64)
+        self.x, self.tolerance = self.x.astype(np.float64), tolerance(True)
         self.z, self.y = np.empty_like(self.x), np.empty_like(self.x)
 
     def levels(self, share: float) -> Array:

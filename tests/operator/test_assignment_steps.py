@@ -104,7 +104,7 @@ def test_a_walk_below_zero_ends_at_zero(both):
     memory, _ = both
     search = _assignment._Search(memory, np.zeros(7), np.arange(7.0))
     move = np.array([0.0, -3.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    search._walk(move, patient=False)  # columns without room send no step back
+    search._walk(move, search.bias, np.inf)  # columns without room send no step back
     np.testing.assert_array_equal(search.bias, [0.0, 0.0, 2.0, 3.0, 4.0, 5.0, 6.0])
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hypersimplex import _assignment, _checks, _kernel
-from hypersimplex._numpy_assignment import MemoryRows, average
+from hypersimplex._numpy_assignment import MemoryRows, average, tolerance
 from hypersimplex.torch._boundary import computed, doubles, even, widest
 from hypersimplex.torch._ranks import Ranks
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
@@ -92,7 +92,7 @@ class TensorRows:
     ) -> None:  # fmt: skip
         self.x = x.to(computed(x.dtype))
         self.k, self.tau, self.backend, self.add, self.most = k, tau, backend, add, most
-        self.tolerance = 9e-6 if self.x.dtype == torch.float32 else 1e-9
+        self.tolerance = tolerance(self.x.dtype == torch.float64)
 
     def project(self, bias: Array) -> None:
         self.z = self.x - torch.as_tensor(bias).to(self.x.device, self.x.dtype)
@@ -119,6 +119,7 @@ class TensorRows:
 
     def widen(self) -> None:
         self.x = self.x.to(widest(self.x.device))
+        self.tolerance = tolerance(self.x.dtype == torch.float64)
 
     def levels(self, share: float) -> Array:
         rows = self.x.shape[0]
