@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import hypersimplex as hs
+from hypersimplex import _assignment
+from hypersimplex._numpy_assignment import MemoryRows
 from hypersimplex.torch import BalancedRouter
 from tests.operator.test_assignment import check_solution, skewed
 
@@ -33,6 +35,14 @@ def test_few_tokens(tokens, experts, k, factor, tau, dtype):
         assert np.abs(over[bias > 0]).max() < exact
         if dtype == np.float64:
             check_solution(x, k, capacity, tau, y, bias, exact)
+
+
+@pytest.mark.parametrize(("tokens", "experts", "k", "factor", "tau"), PROBLEMS)
+def test_projections_of_few_tokens(tokens, experts, k, factor, tau):
+    capacity = np.full(experts, factor * tokens * k / experts)
+    for seed in range(10):
+        rows = MemoryRows(skewed(tokens, experts, seed), k, None, tau, 1, "axis -1")
+        assert _assignment.find(rows, capacity, np.zeros(experts)).passes <= 300
 
 
 def test_a_router_of_many_experts_and_few_tokens():
