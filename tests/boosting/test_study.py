@@ -46,7 +46,18 @@ def test_calibration_is_the_best_sigmoid_of_the_validation_scores():
     # the model that made the labels is among the sigmoids, so the fitted one is at least as good
     assert log_loss(y, p) <= log_loss(y, 1 / (1 + np.exp(-(2000 * (scores - 5) + 0.5))))
     assert boosted.log_loss(y, p) == pytest.approx(log_loss(y, p))
-    np.testing.assert_array_equal(boosted.calibrated(np.zeros(3), scores[:3], scores[:2]), [0, 0])
+
+
+def test_a_validation_split_that_is_separable_or_of_one_class_leaves_doubt():
+    rng = np.random.default_rng(0)
+    y, held = np.repeat([0, 1], 12), np.r_[rng.normal(-2, 0.5, 12), rng.normal(2, 0.5, 12)]
+    # Platt's targets, (n + 1) / (n + 2), are met where the scores have two values
+    np.testing.assert_allclose(boosted.calibrated(y, 3.0 * y, np.array([0.0, 3.0])), [1 / 14, 13 / 14], rtol=1e-3)
+    test = np.r_[rng.normal(-2, 1.2, 500), rng.normal(2, 1.2, 500)]
+    assert log_loss(np.repeat([0, 1], 500), boosted.calibrated(y, held, test)) < 0.25
+    for spread in (0.0, 1.0):
+        constant = boosted.calibrated(np.zeros(3), spread * held[:3], held[:2])
+        np.testing.assert_allclose(constant, [1 / 5, 1 / 5], rtol=1e-3)
 
 
 def test_losses_are_lightgbms_own_and_the_objective():

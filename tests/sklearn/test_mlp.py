@@ -21,11 +21,19 @@ def labels(n=600, seed=0):
     return x, (np.stack([x[:, 0], x[:, 1] + 0.8, x[:, 2] - x[:, 0]], 1) + noise > 0).astype(int)
 
 
-@pytest.mark.parametrize("size", [1, 7, 100, 5000, "auto"])
+@pytest.mark.parametrize("size", [2, 7, 100, 149, 5000, "auto"])
 def test_batches_of_any_size(size):
     x, y = data(150)
     model = mlp(batch_size=size, max_iter=2).fit(x, y)
     assert np.isfinite(model.decision_function(x)).all()
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_batch_must_have_two_rows_to_learn_from(size):
+    x, y = data(20)
+    with pytest.raises(ValueError, match=f"batch_size must be at least 2, for a gradient, or 'auto', got {size}"):
+        mlp(batch_size=size).fit(x, y)
+    mlp(max_iter=1).partial_fit(x[:1], y[:1], classes=[0, 1])  # a row alone is no error of the settings
 
 
 def test_hidden_layers():

@@ -55,6 +55,20 @@ def test_the_scale_of_the_scores_does_not_matter_to_the_log_loss():
         assert evaluation.log_loss(y, scores, best) < evaluation.log_loss(y, scores, t * best)
 
 
+@pytest.mark.parametrize("classes", [2, 10])
+def test_a_validation_split_without_an_error_does_not_make_the_log_loss_explode(classes):
+    rng = np.random.default_rng(0)
+
+    def draw(n, noise):
+        y = np.arange(n) % classes
+        return y, 2 * np.eye(classes)[y] + noise * rng.normal(size=(n, classes))
+
+    held, test = draw(40, 0.1), draw(1000, 0.8)
+    fitted = evaluation.temperature(*held)
+    best = min(evaluation.log_loss(*test, t) for t in np.geomspace(1e-3, 1e3, 200))
+    assert evaluation.log_loss(*test, fitted) < 1.5 * best
+
+
 @pytest.mark.parametrize("loss", ["cross-entropy", "hypersimplex"])
 def test_an_epoch_of_a_network_has_them_all(loss):
     config = RunConfig(loss=loss, epochs=1, width=16, batch_size=128)

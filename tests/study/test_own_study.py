@@ -6,7 +6,9 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_wine
 
+from hypersimplex.study import commands, exchange
 from hypersimplex.study.config import RunConfig
+from hypersimplex.study.data import load_cached
 from hypersimplex.study.store import Store
 from tests.study.conftest import epoch
 from tests.study.test_cli import call
@@ -114,3 +116,76 @@ def test_a_report_after_tuning_alone(tmp_path, form):
     output = call("study", "report", "--store", path, "--format", form, "-o", tmp_path / "report", code=1)
     assert "has tuning runs alone; the same `study run` goes on to the compared ones" in " ".join(output.split())
     assert not (tmp_path / "report").exists()
+
+
+def store_of(path, *trained):
+    """A store of finished runs: of each its seed, and the fingerprint of its data."""
+    with Store(path) as store:
+        for seed, data in trained:
+            config = RunConfig(dataset="d.csv", label="y", epochs=1, seed=seed)
+            store.add_runs([config])
+            store.start(config.key(), {"data": data})
+            store.record(config.key(), epoch(0))
+            store.finish(config.key(), "done")
+    return path
+
+
+def test_an_import_does_not_mix_data_under_one_name(tmp_path):
+    file, here = tmp_path / "a.json", store_of(tmp_path / "here.sqlite", (2, "b1"), (3, "b1"))
+    for trained in ([(0, "a1"), (1, "a1")], [(0, "b1"), (1, "a1")]):
+        there = store_of(tmp_path / f"there-{trained[0][1]}.sqlite", *trained)
+        file.write_text(call("study", "export", "--store", there))
+        output = " ".join(call("study", "import", file, "--store", here, code=1).split())
+        assert "dataset d.csv must have one content in all runs of a store" in output
+        assert f"with this file {here} would have a1, b1; name another file with --store" in output
+        assert [r.config.seed for r in runs(here)] == [2, 3]
+    file.write_text(call("study", "export", "--store", store_of(tmp_path / "same.sqlite", (7, "b1"))))
+    call("study", "import", file, "--store", here)
+    assert [r.config.seed for r in runs(here)] == [2, 3, 7]
+
+
+def test_an_export_of_mixed_data_is_refused(tmp_path):
+    rows = exchange.rows(runs(store_of(tmp_path / "mixed.sqlite", (0, "a1"), (1, "b1"))))
+    with Store(tmp_path / "new.sqlite") as store:
+        with pytest.raises(ValueError, match=r"dataset d.csv must have one content .* a1, b1"):
+            exchange.import_rows(store, rows)
+        assert store.runs() == []
+
+
+class Elsewhere:
+    """An engine that is not on this machine."""
+
+    local = False
+
+    def run(self, store, trainings, runtime, on_epoch):
+        raise AssertionError(f"nothing is missing, got {len(trainings)} trainings")
+
+
+def test_a_finished_study_needs_neither_its_data_nor_its_engine(wine, tmp_path, monkeypatch):
+    own = ["study", "run", "--dataset", wine, "--label", "kind", *FAST, "--store", tmp_path / "s.sqlite"]
+    call(*own)
+    before = {r.key for r in runs(tmp_path / "s.sqlite")}
+    assert {r.config.min_steps for r in runs(tmp_path / "s.sqlite")} == {200}
+
+    def again():
+        assert "every training takes at least 200 steps" in call(*own)
+        assert {r.key for r in runs(tmp_path / "s.sqlite")} == before
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "make_engine", lambda *_: Elsewhere())
+        again()
+        wine.rename(tmp_path / "moved.csv")
+        load_cached.cache_clear()
+        again()
+    again()
+
+
+def test_batches_are_cut_to_data_that_is_gone(wine, tmp_path):
+    own = ["study", "run", "--preset", "demo", "--dataset", wine, "--label", "kind", "--epochs", "1", "--lr", "0.01"]
+    own += [*FAST, "--store", tmp_path / "s.sqlite"]
+    call(*own)
+    before = {r.key for r in runs(tmp_path / "s.sqlite")}
+    wine.unlink()
+    load_cached.cache_clear()
+    call(*own)
+    assert {r.key for r in runs(tmp_path / "s.sqlite")} == before

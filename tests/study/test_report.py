@@ -12,7 +12,8 @@ import pytest
 from hypersimplex.study.comparison import Comparison
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.page import figure_files
-from hypersimplex.study.report import gather, render
+from hypersimplex.study.report import gather, reach_table, render
+from hypersimplex.study.speed import Reach
 from hypersimplex.study.store import Store
 from tests.browser import look_at, needs_browser
 from tests.study.conftest import epoch
@@ -123,6 +124,38 @@ def test_a_command_that_was_repeated_is_shown_once(filled):
 def test_figures_are_named_by_the_batch_size(filled):
     names = set(figure_files(gather(filled)))
     assert {f"fashion-mnist-curves-{batch}.svg" for batch in (128, 1024, 8192)} < names
+
+
+def unique(found):
+    assert len(found) == len(set(found))
+    return found
+
+
+def test_no_two_data_sets_share_an_anchor_or_a_figure(store):
+    names = ("данные.csv", "数据.csv", "A b.csv", "a-b.csv", "!!.csv", "??.csv", "next", "made")
+    for name in names:
+        for loss in ("cross-entropy", "hypersimplex"):
+            config = RunConfig(dataset=name, loss=loss, epochs=2)
+            store.add_runs([config])
+            store.record_all(config.key(), [epoch(0), epoch(1)])
+            store.finish(config.key(), "done")
+    page = render(gather(store), "html")
+    ids = unique(re.findall(r'\sid="([^"]+)"', page))
+    targets = set(re.findall(r'href="#([^"]+)"', page)) | set(re.findall(r"url\(#([^)]+)\)", page))
+    assert targets <= set(ids)
+    unique(re.findall(r'<h2 id="([^"]+)"', page))
+    files = figure_files(gather(store))
+    assert len({name.lower() for name in files}) == 3 * len(names)
+    assert {"данные-csv-accuracy.svg", "a-b-csv-accuracy.svg", "a-b-csv-2-accuracy.svg"} <= set(files)
+
+
+def test_a_score_to_reach_is_written_as_its_measure_is():
+    row = ("d", 128, "hypersimplex", "cross-entropy")
+    numbers = (0.95, 3, 3, 10, 1, 0.6, 0.5, 0.7, True)
+    for measure, shown in (("accuracy", "95 %"), ("auc", "0.95")):
+        found = Reach(*row, measure, *numbers)
+        assert f"| {shown} |" in "".join(reach_table([found]))
+        assert found.sentence.startswith(f"reaches {shown} in 0.60 times the steps")
 
 
 def test_tuning_runs_alone_are_no_report(store):

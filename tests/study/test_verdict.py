@@ -34,7 +34,50 @@ def test_the_verdict_says_what_the_corrected_tests_allow():
     assert ". If that is its true size, it is less than 0.5 points, which makes no difference in practice" in text
     assert text.endswith("Tested over 5 seeds, at p < 0.05 after Holm's correction over 3 comparisons.")
     assert "cannot be told from" not in text
-    assert "3 seeds of both are needed" in verdict(cells([r for r in rows if r.loss == "hypersimplex"]))
+
+
+@pytest.mark.parametrize("losses", [("mse", "hypersimplex"), ("hypersimplex", "mse")])
+def test_the_first_loss_that_is_not_hypersimplex_is_the_baseline(losses):
+    found = cells(pairs([0.05, 0.051, 0.052], losses=losses))
+    assert {c.baseline for c in found} == {"mse"}
+    assert "than mse by accuracy on d at batch size 128" in verdict(found)
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (
+            ("cross-entropy", "mse"),
+            "No finished run is of HyperSimplex: there is nothing to compare with cross-entropy.",
+        ),
+        (
+            ("hypersimplex", "hypersimplex"),
+            "All finished runs are of HyperSimplex: there is nothing to compare it with.",
+        ),
+    ],
+)
+def test_a_study_without_one_of_the_two_losses_says_so(losses, said):
+    found = cells(pairs([0.05, 0.051, 0.052], losses=losses))
+    assert verdict(found) == said
+    assert advice(found) == "What to do: run 3 or more seeds of HyperSimplex and of another loss."
+
+
+def test_losses_without_a_seed_in_common_are_not_compared_yet():
+    rows = [r for r in pairs([0.05] * 4) if (r.loss == "hypersimplex") == (r.seed < 2)]
+    assert verdict(cells(rows)) == (
+        "No HyperSimplex run can be compared with cross-entropy yet: 3 seeds of both are needed."
+    )
+
+
+def test_a_foil_is_never_the_question():
+    rows = pairs([-0.3, 0.28, 0.1], losses=("hypersimplex", "hypersimplex-argmax"))
+    rows += [r for r in pairs([0.01, 0.02, 0.03], losses=("hinge", "cross-entropy")) if r.loss == "cross-entropy"]
+    found = cells(rows, "hypersimplex")
+    assert not any(c.primary for c in found)
+    assert verdict(found) == (
+        "The baseline is hypersimplex, and no other HyperSimplex loss was run: every comparison is secondary."
+    )
+    assert advice(found) == "What to do: name another loss as the baseline."
 
 
 def pairs(gains, dataset="d", measure="accuracy", batch=128, losses=("cross-entropy", "hypersimplex"), setting="lr 1"):

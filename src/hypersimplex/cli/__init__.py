@@ -1,5 +1,6 @@
 """The `hypersimplex` command. A subcommand imports what it needs when it runs."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ SUITE = Path("benchmarks/peers/__main__.py")
 app = typer.Typer(
     help="Does the HyperSimplex loss help? Compare losses on known data or on your own.",
     no_args_is_help=True,
+    # In a narrow terminal the columns of rich would cut the names of options.
+    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= 80 else None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(study_app, name="study")

@@ -97,7 +97,11 @@ class RunOptions:
     ] = None
     loss: Annotated[
         list[str] | None,
-        many("NAME", "A loss from the lists above.", "cross-entropy, hinge, mse, hypersimplex"),
+        many(
+            "NAME",
+            "A loss from the lists above.",
+            "cross-entropy, hinge, mse, hypersimplex; for boosted trees binary, hypersimplex",
+        ),
     ] = None
     metric: MetricOption = None
     batch_size: Annotated[

@@ -94,13 +94,13 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Write the report as one HTML file that needs no other, or its table as markdown, csv or json."""
-    from hypersimplex.study.report import beside, gather, render
+    from hypersimplex.study.report import gather, place_of, render
 
     with existing(store) as opened:
+        if output is not None or format.value == "html":
+            output = place_of(store, output)
         content = gather(opened, baseline, metric and metric.value)
         text = render(content, format.value)
-        if output is None and format.value == "html":
-            output = beside(store)
         if figures is not None:
             from hypersimplex.study.page import figure_files
 

@@ -92,8 +92,8 @@ class Training:
         rows = x if sparse.issparse(x) else _tensor(x).to(self.options.device, self.dtype)
         labels, given = self._targets(y, weights)
         size = min(200, len(y)) if self.options.batch_size == "auto" else int(self.options.batch_size)
-        if size < 1:
-            raise ValueError(f"batch_size must be at least 1 or 'auto', got {self.options.batch_size!r}")
+        if size < 2 and self.options.batch_size != "auto":
+            raise ValueError(f"batch_size must be at least 2, for a gradient, or 'auto', got {size}")
         total = 0.0
         for batch in torch.randperm(len(y), generator=self.random).split(size):
             where = batch.to(labels.device)

@@ -26,7 +26,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         prior: expected share of the positive class, or of every class, in a batch. Default: the labels' own.
         activation: "relu", "tanh" or "gelu".
         alpha: weight decay.
-        batch_size: rows per mini-batch; "auto" is 200, or all rows if there are fewer.
+        batch_size: rows per mini-batch, at least 2; "auto" is 200, or all rows if there are fewer.
         learning_rate: learning rate of Adam.
         max_iter: the largest number of epochs.
         tol, n_iter_no_change: stop when the loss has not improved by tol for that many epochs.

@@ -243,12 +243,19 @@ def log_loss(y: Array, p: Array) -> float:
 
 
 def calibrated(y: Array, scores: Array, others: Array) -> Array:
-    """Platt's calibration, fitted to some rows' scores, as probabilities of other rows."""
+    """Platt's calibration, fitted to some rows' scores, as probabilities of other rows.
+
+    Its targets stop short of 0 and 1: a sigmoid fitted to separable scores would be a step, and so without doubt.
+    """
     from sklearn.linear_model import LogisticRegression
 
-    if not 0 < y.sum() < len(y):
-        return np.full(len(others), y.mean())
-    middle, spread = scores.mean(), scores.std() or 1.0
-    model = LogisticRegression(C=1e9, solver="newton-cholesky").fit(((scores - middle) / spread)[:, None], y)
+    counts = np.bincount(y.astype(np.int64), minlength=2)
+    target = np.where(y > 0, counts[1] + 1, 1) / (np.where(y > 0, counts[1], counts[0]) + 2)
+    middle, spread = scores.mean(), scores.std()
+    if np.ptp(scores) == 0:
+        return np.full(len(others), target.mean())
+    rows = np.tile((scores - middle) / spread, 2)[:, None]
+    model = LogisticRegression(C=1e9, solver="newton-cholesky")
+    model.fit(rows, np.repeat([1, 0], len(y)), np.concatenate([target, 1 - target]))
     probabilities: Array = model.predict_proba(((others - middle) / spread)[:, None])[:, 1]
     return probabilities

@@ -65,9 +65,11 @@ def at_the_edge(config: Mapping[str, RunConfig], results: Sequence[Result]) -> l
             picked[cell] = config[r.key].lr
     edges: dict[tuple[str, str, float], list[str]] = defaultdict(list)
     for (dataset, loss, batch), rates in tried.items():
+        # A foil is at the setting of its training, where it may have no run.
+        if is_foil(loss, [name for d, name, b in tried if (d, b) == (dataset, batch)]):
+            continue
         best = picked[dataset, loss, batch]
-        foil = is_foil(loss, [name for d, name, b in tried if (d, b) == (dataset, batch)])
-        if len(rates) > 1 and not foil and best in (min(rates), max(rates)):
+        if len(rates) > 1 and best in (min(rates), max(rates)):
             which = "highest" if best == max(rates) else "lowest"
             edges[dataset, which, best].append(f"{loss} at {batch}" if batch else loss)
     found = [

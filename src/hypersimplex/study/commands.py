@@ -11,7 +11,7 @@ from rich.table import Table
 from hypersimplex.study import checkpoint, estimate, setup
 from hypersimplex.study.batches import split
 from hypersimplex.study.comparison import Comparison
-from hypersimplex.study.config import TREES, RunConfig
+from hypersimplex.study.config import NETWORK_LOSSES, TREE_LOSSES, TREES, RunConfig
 from hypersimplex.study.console import Live, Terminal, batch_text, in_words, narrow_table
 from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import Engine, InProcess, Processes
@@ -20,7 +20,7 @@ from hypersimplex.study.locks import is_claimed
 from hypersimplex.study.own import is_entry_point
 from hypersimplex.study.presets import PRESETS
 from hypersimplex.study.records import Run
-from hypersimplex.study.report import beside, gather, render
+from hypersimplex.study.report import gather, place_of, render
 from hypersimplex.study.sanity import logistic_regression, sentence
 from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.status import print_failure
@@ -44,10 +44,9 @@ def main(options: "RunOptions", line: str) -> bool:
     say_what_runs_code(console, study, options.config)
     name = options.engine.value if options.engine else None
     engine = make_engine(name, options.processes, options.address, options.retries)
-    if engine.local:
-        # What somebody chose for this data: in a file or by an option.
-        chosen = {*settings, *(name for name, value in vars(options).items() if value not in (None, []))}
-        study = fitted(console, study, runtime, chosen)
+    # What somebody chose for this data: in a file or by an option.
+    chosen = {*settings, *(name for name, value in vars(options).items() if value not in (None, []))}
+    study = fitted(console, study, runtime, chosen, options.store)
     if options.dry_run:
         dry_run(console, study, runtime, options.processes or 1, options.store)
         return True
@@ -59,38 +58,67 @@ def make_study(options: "RunOptions", settings: Mapping[str, Any]) -> Study:
     study = PRESETS[options.preset.value] if options.preset else Study()
     given = {f.name: getattr(options, f.name) for f in fields(Study) if hasattr(options, f.name)}
     study = override(override(study, settings, str(options.config)), given)
-    if given["tau"] and study.network in TREES:
+    trees = study.network in TREES
+    known, usual = (TREE_LOSSES, ("binary", "hypersimplex")) if trees else (NETWORK_LOSSES, Study().loss)
+    if not given["loss"] and "loss" not in settings and not {*study.loss} <= {*known}:
+        # Nobody named these losses, which only the other kind of model has.
+        study = replace(study, loss=usual)
+    if given["tau"] and trees:
         name = study.network
         raise ValueError(f"tau must be left out with network {name}, whose losses have their own, got {study.tau[0]}")
+    study.grid(study.seed[:1])  # what a run would refuse is an error before the data is read
     return study
 
 
-def fitted(console: Terminal, study: Study, runtime: Runtime, chosen: set[str]) -> Study:
+def fitted(console: Terminal, study: Study, runtime: Runtime, chosen: set[str], path: Path) -> Study:
     """Fit what nobody chose to the data: batches to its samples, and with few samples more passes over them."""
-    if study.network in TREES:
-        return study
     samples, few = {}, False
     for dataset in study.dataset:
-        first = RunConfig(dataset=dataset, label=study.label, drop=study.drop, resize=study.resize)
-        try:
-            data = load_for(first, runtime.data_folder)
-        except DataError:
-            # Where a run is missing, the check before the first run says so; where none is, nobody needs the data.
+        sizes = sizes_of(console, study, dataset, runtime, path)
+        if sizes is None:
             continue
-        for note in data.notes:
-            console.print(f"note: {note}", style="yellow", soft_wrap=True)
-        train, held = split(data, study.subset, study.validation)
-        whole = [b for b in study.batch_size if b >= len(train)]
-        if "batch_size" not in chosen and (len(whole) > 1 or max(study.batch_size) > len(train) + len(held)):
-            samples[dataset] = len(train)
+        train, held = sizes
+        whole = [b for b in study.batch_size if b >= train]
+        if "batch_size" not in chosen and (len(whole) > 1 or max(study.batch_size) > train + held):
+            samples[dataset] = train
             cut = ", ".join(map(str, whole))
-            console.print(f"note: batch size {cut} cut to {len(train)}, the training samples of {dataset}")
-        few = few or study.epochs * math.ceil(len(train) / max(study.batch_size)) < FEW_STEPS
+            console.print(f"note: batch size {cut} cut to {train}, the training samples of {dataset}")
+        few = few or study.epochs * math.ceil(train / max(study.batch_size)) < FEW_STEPS
     study = replace(study, samples=samples)
     if few and not chosen & {"preset", "epochs", "min_steps"}:
         console.print(f"note: few samples; every training takes at least {FEW_STEPS} steps (--min-steps)")
         study = replace(study, min_steps=FEW_STEPS)
     return study
+
+
+def sizes_of(console: Terminal, study: Study, dataset: str, runtime: Runtime, path: Path) -> tuple[int, int] | None:
+    """How many samples networks are trained and validated on: by the data, or where it is not here, by stored runs."""
+    names = ("label", "drop", "resize", "subset", "validation")
+    config = RunConfig(dataset=dataset, **{name: getattr(study, name) for name in names})
+    trees = study.network in TREES
+    try:
+        data = load_for(config, runtime.data_folder)
+    except DataError:
+        return None if trees else stored_sizes(config, path)
+    for note in data.notes:
+        console.print(f"note: {note}", style="yellow", soft_wrap=True)
+    if trees:
+        return None
+    train, held = split(data, study.subset, study.validation)
+    return len(train), len(held)
+
+
+def stored_sizes(config: RunConfig, path: Path) -> tuple[int, int] | None:
+    """The same by the first of a store's runs that had these samples: a study stays what it was without its data."""
+
+    def samples(c: RunConfig) -> tuple[object, ...]:
+        return c.dataset, c.label, c.drop, c.resize, c.subset, c.validation, c.is_trees
+
+    if not path.exists():
+        return None
+    with Store(path, read_only=True) as store:
+        found = [r.provenance.get("samples") for r in store.runs() if samples(r.config) == samples(config)]
+    return next(((s["train"], s["validation"]) for s in found if s), None)
 
 
 def make_engine(name: str | None, processes: int | None, address: str | None, retries: int) -> Engine:
@@ -164,12 +192,13 @@ def run(
     console: Terminal, study: Study, path: Path, engine: Engine, runtime: Runtime, resume: bool, command: str
 ) -> bool:
     """Run a study and print its table; return whether every run reached an end."""
+    report = place_of(path)
     if engine.local and not path.exists():
         # Before the file is made: a slip leaves nothing behind.
         setup.check(trainings(study.first()), runtime)
     with Store(path) as store:
         if not resume:
-            drop_checkpoints(store)
+            drop_checkpoints(store, study)
         known = len(store.events())
         with Live(console) as live:
             run_study(study, store, engine, runtime, live.phase, live.epoch, command)
@@ -185,7 +214,6 @@ def run(
             console.print(f"{len(failed)} of {len(runs)} runs have no result; the same command tries them again")
         Comparison(runs).show(console, yardsticks=lines)
         if any(r.state == "done" and not r.tuning for r in runs):
-            report = beside(path)
             report.write_text(render(gather(store, None, study.metric), "html"), encoding="utf-8")
             console.print(f"report: {report}", soft_wrap=True)
         return not failed
@@ -204,9 +232,10 @@ def yardsticks(study: Study, runtime: Runtime, runs: Sequence[Run]) -> Iterator[
             yield sentence(dataset, accuracy, runs)
 
 
-def drop_checkpoints(store: Store) -> None:
+def drop_checkpoints(store: Store, study: Study) -> None:
+    mine = {c.key() for c in trainings([*study.first(), *study.compared()])}
     for r in store.runs():
-        if r.state not in FINISHED and not is_claimed(store.work_folder, r.training):
+        if r.training in mine and r.state not in FINISHED and not is_claimed(store.work_folder, r.training):
             checkpoint.remove(store.work_folder, r.training)
 
 

@@ -48,11 +48,15 @@ class Comparison:
         return results(self.runs)
 
     @property
+    def validated(self) -> bool:
+        """Whether the validation split chose the epoch of every run; one that diverged has none to choose."""
+        return all(r.validation is not None or math.isnan(r.score) for r in self.finished if not r.tuning)
+
+    @property
     def rule(self) -> str:
         if self.paper_rule:
             return "best epoch on the test set: the paper's rule, optimistic"
-        validated = all(r.validation is not None for r in self.finished)
-        return "test set, at the epoch the validation split chose" if validated else "test set, at the last epoch"
+        return f"test set, at the {'epoch the validation split chose' if self.validated else 'last epoch'}"
 
     @cached_property
     def cells(self) -> list[Cell]:

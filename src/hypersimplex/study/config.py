@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import NoneType
@@ -88,6 +89,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
+        for name, value in vars(self).items():
+            # A store is JSON, which has no other numbers.
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, got {value}")
         one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
         if self.is_trees:
             # What only networks use is set to one value.
@@ -145,7 +150,7 @@ class RunConfig:
 
     def describe(self) -> str:
         batch = "" if self.is_trees else f" · batch {self.batch_size}"
-        return f"{self.dataset} · {self.loss}{batch} · lr {self.lr:g} · seed {self.seed}"
+        return f"{self.dataset} · {self.loss}{batch} · lr {short(self.lr)} · seed {self.seed}"
 
     def shown(self) -> dict[str, Any]:
         """Return the fields that this kind of run uses and that are not None."""
@@ -154,12 +159,21 @@ class RunConfig:
 
     def setting(self) -> str:
         """Return what is tuned, as text: the report compares losses at the setting their validation split chose."""
-        parts = [f"lr {self.lr:g}"]
+        parts = [f"lr {short(self.lr)}"]
         if self.tau is not None and self.tau != 1.5 and not self.is_trees:
-            parts.append(f"tau {self.tau:g}")
+            parts.append(f"tau {short(self.tau)}")
         if VARIANTS[self.loss][0] in ("hypersimplex", "hypersimplex-ones") and self.prior is not None:
-            parts.append(f"prior {self.prior:g}")
+            parts.append(f"prior {short(self.prior)}")
         return ", ".join(parts)
+
+
+def short(value: float) -> str:
+    """
+    >>> short(1e-3), short(0.1 + 0.2)
+    ('0.001', '0.30000000000000004')
+    """
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
 
 
 def from_mapping(values: Mapping[str, Any]) -> RunConfig:
@@ -189,10 +203,19 @@ def one_of(name: str, value: object, allowed: Any) -> None:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
-def primary(losses: Iterable[str]) -> str | None:
-    """Return the loss that a study of these asks its one question about."""
-    there = set(losses)
-    return next((loss for loss in PRIMARY if loss in there), None)
+def question(losses: Iterable[str], trees: bool, baseline: str | None = None) -> tuple[str, str | None]:
+    """Return the baseline of a study of these losses, and the one that its one question is about.
+
+    Without a baseline it is cross-entropy, of boosted trees binary, otherwise the first loss that is not HyperSimplex.
+
+    >>> question(["hypersimplex", "hypersimplex-argmax", "mse"], trees=False)
+    ('mse', 'hypersimplex')
+    """
+    there = list(dict.fromkeys(losses))
+    usual = [loss for loss in ("binary" if trees else "cross-entropy",) if loss in there]
+    base = baseline or [*usual, *(loss for loss in there if loss not in PRIMARY), *there][0]
+    asked = (loss for loss in PRIMARY if loss in there and loss != base and not is_foil(loss, there))
+    return base, next(asked, None)
 
 
 def is_foil(loss: str, losses: Iterable[str]) -> bool:

@@ -6,7 +6,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -229,12 +229,29 @@ def check_number(where: str, column: str, value: float) -> None:
         raise ExportFileError(f"{where} must be finite and not negative, got {value}")
 
 
+def check_data(store: Store, groups: Iterable[Sequence[Row]]) -> None:
+    """Refuse to mix runs on different content under one name."""
+    known: dict[tuple[object, ...], set[str]] = {}
+    for first, *_ in groups:
+        config, found = from_mapping(first), (first["provenance"] or {}).get("data")
+        read = (config.dataset, config.label, config.drop, config.resize)
+        if read not in known:
+            known[read] = store.fingerprints(config)
+        known[read] |= {found} if found else set()
+        if len(known[read]) > 1:
+            raise ExportFileError(
+                f"dataset {config.dataset} must have one content in all runs of a store, with this file {store.path} "
+                f"would have {', '.join(sorted(known[read]))}; name another file with --store"
+            )
+
+
 def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, int]:
     """Add runs to a store; return how many were taken over, how many were finished here, and how many are to do.
 
     A finished training is never replaced. An unfinished one keeps its epochs to look at, but starts again here: its
     checkpoint stayed on the other machine.
     """
+    check_data(store, by_run(table).values())
     kept = left = 0
     taken: list[str] = []
     names = ("epoch", "train_loss", "epoch_lr", *BOTH, "seconds", *MEASURES)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from hypersimplex.study.formats import Array, DataError
-from hypersimplex.study.samples import Data, stratified, with_test_set
+from hypersimplex.study.samples import Data, set_aside, with_test_set
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 WIDE = 100  # values of a text column, each of which becomes a column of numbers
+FAR = 1e4  # standard deviations from zero: single precision keeps three digits of a difference there
 
 
 def load(name: str, label: str | None, drop: tuple[str, ...] = (), resize: int | None = None) -> Data | None:
@@ -61,13 +62,33 @@ def table(path: Path, label: str | None, drop: tuple[str, ...] = ()) -> Data:
     text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
     _refuse_wide(path, features[text])
     notes = tuple(_looks_like_an_id(path, features))
-    x = pd.get_dummies(features, columns=text, dummy_na=False).to_numpy(dtype=np.float32, na_value=np.nan)
-    train, test = stratified(y, 0.2, seed=0)
+    numbers = pd.get_dummies(features, columns=text, dummy_na=False)
+    x = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    _refuse_large(path, numbers.columns, x)
+    train, test = set_aside(path.stem, y)
+    train_x, test_x = _single(x[train], x[test])
     # Gaps are filled with what is typical of the training rows; the test rows have no say.
     with np.errstate(all="ignore"):
-        typical = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in x[train].T])
-    x = np.where(np.isfinite(x), x, typical.astype(np.float32))
-    return Data(path.stem, x[train], y[train], x[test], y[test], classes, notes=notes)
+        typical = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in train_x.T])
+    train_x, test_x = (np.where(np.isfinite(x), x, typical.astype(np.float32)) for x in (train_x, test_x))
+    return Data(path.stem, train_x, y[train], test_x, y[test], classes, notes=notes)
+
+
+def _single(train: Array, test: Array) -> tuple[Array, Array]:
+    """Both parts in single precision. A column far from zero, as a date in seconds is, is moved to zero first.
+
+    Single precision would round its differences away. Standardization makes up for any shift.
+    """
+    train, test = train.astype(np.float64), test.astype(np.float64)
+    columns = train.reshape(len(train), -1)
+    shift = np.zeros(columns.shape[1])
+    with np.errstate(over="ignore"):
+        for i, column in enumerate(columns.T):
+            seen = column[np.isfinite(column)]
+            if len(seen) and seen.min() < seen.max() and abs(seen.mean()) > FAR * seen.std():
+                shift[i] = np.median(seen)  # which, unlike a mean, has the same bits on every machine
+        first, second = (x - shift.reshape(train.shape[1:]) for x in (train, test))
+        return first.astype(np.float32), second.astype(np.float32)
 
 
 def _read_frame(path: Path) -> Any:
@@ -95,7 +116,10 @@ def _classes(path: Path, column: Any) -> tuple[tuple[str, ...], Array]:
     """The names of the classes, and the class of every row."""
     label = column.name
     if column.isna().any():
-        raise DataError(f"{path}: column {label!r} must have a value in every row, {column.isna().sum()} have none")
+        raise DataError(
+            f"{path}: column {label!r} must have a value in every row, {column.isna().sum()} have none; "
+            "the texts NA, None and null of a CSV file are none either"
+        )
     classes, y = np.unique(column.astype(str).to_numpy(dtype=object).astype(str), return_inverse=True)
     if not 2 <= len(classes) <= 1000:
         raise DataError(f"{path}: column {label!r} must hold 2 to 1000 classes, got {len(classes)}")
@@ -106,7 +130,7 @@ def _classes(path: Path, column: Any) -> tuple[tuple[str, ...], Array]:
 
 def _refuse_wide(path: Path, text: Any) -> None:
     """Texts that hardly repeat tell rows apart, not classes."""
-    counts = {c: text[c].nunique() for c in text.columns}
+    counts = {c: _different(path, text[c]) for c in text.columns}
     wide = [c for c, count in counts.items() if count > WIDE]
     if wide:
         said = ", ".join(f"{c!r} {counts[c]}" for c in wide)
@@ -114,6 +138,27 @@ def _refuse_wide(path: Path, text: Any) -> None:
         raise DataError(
             f"{path}: a text column must have at most {WIDE} values, got {said} in {len(text)} rows, as IDs and names "
             f"have; leave out with {leave}"
+        )
+
+
+def _different(path: Path, column: Any) -> int:
+    try:
+        return int(column.nunique())
+    except TypeError as error:
+        kind = type(column.dropna().iloc[0]).__name__
+        raise DataError(
+            f"{path}: column {column.name!r} must hold a number or a text in every row, got {kind}; "
+            f"leave it out with --drop {shlex.quote(str(column.name))}"
+        ) from error
+
+
+def _refuse_large(path: Path, names: Any, x: Array) -> None:
+    """Trained on are numbers in single precision, in which larger ones are infinite."""
+    largest = float(np.finfo(np.float32).max)
+    for row, i in np.argwhere(np.isfinite(x) & (np.abs(x) > largest))[:1]:
+        raise DataError(
+            f"{path}: column {names[i]!r} must hold numbers between {-largest:.2g} and {largest:.2g}, got "
+            f"{x[row, i]:g}; leave it out with --drop {shlex.quote(str(names[i]))}"
         )
 
 
@@ -200,11 +245,13 @@ def entry_point(module: str, function: str) -> Data:
         train_x, train_y, test_x, test_y = (np.asarray(a) for a in dataset)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name}: dataset must be Data or (train_x, train_y, test_x, test_y) ({error})") from error
-    if train_x.dtype != np.uint8:
-        train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
     train_y, test_y = _labels(name, train_y), _labels(name, test_y)
     classes = tuple(str(c) for c in range(int(max(train_y.max(initial=0), test_y.max(initial=0))) + 1))
-    return Data(name, train_x, train_y, test_x, test_y, classes, model=lambda: _called(name, model))
+    found = Data(name, train_x, train_y, test_x, test_y, classes, model=lambda: _called(name, model))
+    if found.is_image:
+        return found
+    train_x, test_x = _single(train_x, test_x)
+    return replace(found, train_x=train_x, test_x=test_x)
 
 
 def _called(name: str, make: Callable[[], Any]) -> Any:

@@ -57,7 +57,7 @@ def provenance(runtime: Runtime, fingerprint: str, samples: dict[str, int]) -> d
         "system": f"{platform.system()} {platform.machine()}",
         "processor": f"{processor()}, {os.cpu_count()} threads",
         "device": device,
-        "threads": torch.get_num_threads(),
+        "threads": runtime.threads or torch.get_num_threads(),
         "channels_last": runtime.channels_last,
         "compile": runtime.compile,
         "data": fingerprint,

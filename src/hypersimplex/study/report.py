@@ -20,9 +20,12 @@ from hypersimplex.study.store import Store
 from hypersimplex.study.verdict import answers, footnotes, next_steps
 
 
-def beside(store: Path) -> Path:
-    """Where the report of a store lies unless told otherwise."""
-    return store.with_suffix(".html")
+def place_of(store: Path, output: Path | None = None) -> Path:
+    """Where the report of a store goes: beside it unless told otherwise, never in its place."""
+    path = output or store.with_suffix(".html")
+    if path.resolve() == store.resolve() or (path.exists() and path.samefile(store)):
+        raise ValueError(f"the report must be another file than the store, got {path}")
+    return path
 
 
 def gather(store: Store, baseline: str | None = None, metric: str | None = None) -> dict[str, Any]:
@@ -31,7 +34,6 @@ def gather(store: Store, baseline: str | None = None, metric: str | None = None)
     runs, finished, rows = made.runs, made.finished, made.cells
     losses = {r.loss for r in finished}
     compared = [r for r in finished if not r.tuning]
-    validated = all(r.validation is not None or math.isnan(r.score) for r in compared)
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
     reached, areas = made.speed
     spent, trainings = seconds(runs)
@@ -45,7 +47,7 @@ def gather(store: Store, baseline: str | None = None, metric: str | None = None)
         "areas": areas,
         "baseline": ", ".join(sorted({c.baseline for c in rows})),
         "rule": f"test {' and '.join(measures)} "
-        + ("at the epoch the validation split chose" if validated else "of the last epoch"),
+        + ("at the epoch the validation split chose" if made.validated else "of the last epoch"),
         "cells": rows,
         "rows": made.rows(),
         "runs": made.by_key,
@@ -117,7 +119,7 @@ def reach_table(reached: Sequence[speed.Reach]) -> list[str]:
     for r in reached:
         numbers = [_fixed(r.steps, 0), _fixed(r.seconds, 1), _fixed(r.ratio, 2)]
         interval = "" if math.isnan(r.low) else f"{r.low:.2f} to {r.high:.2f}"
-        place = [r.dataset, r.batch_size, f"{100 * r.level:g} %", r.loss]
+        place = [r.dataset, r.batch_size, r.shown_level, r.loss]
         rows.append([*place, *numbers, interval, f"{r.reached} of {r.runs}"])
     return table(head, rows)
 

@@ -77,7 +77,18 @@ def stratified(y: Array, part: float, seed: int) -> tuple[Array, Array]:
     return np.setdiff1d(np.arange(len(y)), held), held
 
 
-def with_test_set(name: str, x: Array, y: Array, classes: tuple[str, ...], part: float = 0.2, **more: Any) -> Data:
-    """Set a part of the samples aside as the test set, the same for every run."""
+def set_aside(name: str, y: Array, part: float = 0.2) -> tuple[Array, Array]:
+    """Split indices in training and test set, the same for every run."""
     train, test = stratified(y, part, seed=0)
+    if len(test) == 0:
+        least, most = int(0.5 / part) + 1, np.bincount(y).max(initial=0)
+        raise DataError(
+            f"{name}: a class must have at least {least} samples, so that one is for the test set, got {most} at most"
+        )
+    return train, test
+
+
+def with_test_set(name: str, x: Array, y: Array, classes: tuple[str, ...], part: float = 0.2, **more: Any) -> Data:
+    """Set a part of the samples aside as the test set."""
+    train, test = set_aside(name, y, part)
     return Data(name, x[train], y[train], x[test], y[test], classes, **more)

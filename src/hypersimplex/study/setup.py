@@ -8,34 +8,55 @@ from hypersimplex.study.batches import check_rows, split
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_for
 from hypersimplex.study.engines import check_data
+from hypersimplex.study.formats import DataError
 from hypersimplex.study.models import make_network, outputs
 from hypersimplex.study.samples import Data
+from hypersimplex.study.schema import FINISHED
 from hypersimplex.study.store import Store
 from hypersimplex.study.train import Runtime
 
 
 def check(configs: Iterable[RunConfig], runtime: Runtime, store: Store | None = None) -> None:
-    """Load every data set, look at its sizes and make every network once."""
+    """Load every data set, look at its sizes and make every network once.
+
+    Of trainings that are finished in the store, the data is only compared with what they were trained on, and only
+    where it is still there.
+    """
+    missing: set[str] = set()
     kinds: dict[tuple[object, ...], list[RunConfig]] = {}
     for c in configs:
         kind = (c.dataset, c.label, c.drop, c.resize, c.subset, c.validation, c.network, c.width)
         kinds.setdefault(kind, []).append(c)
-    if kinds:
+        if store is None or store.state(c.key()) not in FINISHED:
+            missing.add(c.key())
+    if missing:
         check_device(runtime.device)
     for group in kinds.values():
-        first = group[0]
-        data = load_for(first, runtime.data_folder)
+        left = [c for c in group if c.key() in missing]
+        try:
+            data = load_for(group[0], runtime.data_folder)
+        except DataError:
+            if left:
+                raise
+            continue
         if store is not None:
-            check_data(store, first, data)
-        if first.is_trees:
-            from hypersimplex.study.boosted import check_classes, usable
+            check_data(store, group[0], data)
+        if left:
+            check_sizes(left, data, runtime.device)
 
-            check_classes(data)
-            usable(data, first.subset, first.validation)
-        else:
-            check_network(first, data, runtime.device)
-            train, held = split(data, first.subset, first.validation)
-            check_batches([c.batch_size for c in group], len(train), len(held), first.dataset)
+
+def check_sizes(group: Sequence[RunConfig], data: Data, device: str) -> None:
+    """Look at what trainings that differ in nothing but their batch size, loss and seed make of a data set."""
+    first = group[0]
+    if first.is_trees:
+        from hypersimplex.study.boosted import check_classes, usable
+
+        check_classes(data)
+        usable(data, first.subset, first.validation)
+    else:
+        check_network(first, data, device)
+        train, held = split(data, first.subset, first.validation)
+        check_batches([c.batch_size for c in group], len(train), len(held), first.dataset)
 
 
 def check_device(name: str) -> None:

@@ -44,12 +44,14 @@ class Reach:
     primary: bool
 
     @property
+    def shown_level(self) -> str:
+        return f"{100 * self.level:g} %" if MEASURES[self.measure].percent else f"{self.level:g}"
+
+    @property
     def sentence(self) -> str:
         """Say what a practitioner wants to read."""
-        unit = " %" if MEASURES[self.measure].percent else ""
-        shown = f"{100 * self.level:g}" if unit else f"{self.level:g}"
         interval = "" if math.isnan(self.low) else f" (95 % interval {self.low:.2f} to {self.high:.2f})"
-        return f"reaches {shown}{unit} in {self.ratio:.2f} times the steps of {self.baseline}{interval}"
+        return f"reaches {self.shown_level} in {self.ratio:.2f} times the steps of {self.baseline}{interval}"
 
 
 @dataclass(frozen=True)

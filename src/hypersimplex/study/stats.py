@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats as distributions
 
-from hypersimplex.study.config import VARIANTS, is_foil, primary
+from hypersimplex.study.config import VARIANTS, is_foil, question
 from hypersimplex.study.measures import gain
 
 LEAST_SEEDS = 3  # to test a difference: two say next to nothing of its spread
@@ -215,8 +215,8 @@ def cells(
     The primary question, HyperSimplex against the baseline, is one test for each data set and batch size, and Holm's
     correction runs over those of one protocol; over the secondary ones it runs apart, and a foil is not tested.
 
-    Without a baseline it is cross-entropy, of boosted trees binary, or the first loss where there is no such run.
-    `other` names another measure than the one that runs are chosen by; results without it are left out.
+    `question` says which baseline None is. `other` names another measure than the one that runs are chosen by; results
+    without it are left out.
     """
 
     def value(r: Result) -> float:
@@ -234,15 +234,14 @@ def cells(
     rows: list[Cell] = []
     families: dict[tuple[str, bool], list[int]] = defaultdict(list)
     for (dataset, batch_size, loss), group in sorted(groups.items()):
-        usual = "cross-entropy" if batch_size else "binary"
-        base = baseline or (usual if usual in losses[dataset] else losses[dataset][0])
+        base, asked = question(losses[dataset], not batch_size, baseline)
         scores = {r.seed: value(r) for r in group}
         reference = {r.seed: value(r) for r in groups.get((dataset, batch_size, base), [])} if loss != base else {}
         cell = replace(
             _cell(group, scores, reference),
             measure=other or group[0].measure,
             baseline=base,
-            primary=other is None and loss == primary(name for name in losses[dataset] if name != base),
+            primary=other is None and loss == asked,
             foil=is_foil(loss, losses[dataset]),
         )
         if not cell.foil:

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex.study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, primary
+from hypersimplex.study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, question
 from hypersimplex.study.engines import Engine, OnEpoch
 from hypersimplex.study.measures import METRICS
 from hypersimplex.study.results import result
@@ -80,6 +80,8 @@ class Study:
         if self.metric is not None:
             object.__setattr__(self, "metric", self.metric.replace("-", "_"))
             one_of("metric", self.metric, METRICS)
+        if self.metric == "log_loss" and self.validation == 0:
+            raise ValueError("validation must be above 0 with metric log-loss, which it calibrates, got 0")
         both = set(self.seed) & set(self.tuning_seed)
         if both and self.tunes:
             raise ValueError(f"tuning_seed must differ from the compared seeds, got {min(both)} in both")
@@ -108,8 +110,7 @@ class Study:
     @property
     def compared_pair(self) -> list[str]:
         """The variants of the two trainings that the primary question is about: all seeds are theirs."""
-        baseline = "binary" if self.network in TREES else "cross-entropy"
-        wanted = {VARIANTS[loss][0] for loss in (baseline, primary(self.loss)) if loss}
+        wanted = {VARIANTS[loss][0] for loss in question(self.loss, self.network in TREES) if loss}
         return [loss for loss in self.loss if VARIANTS[loss][0] in wanted]
 
     def tuning(self) -> list[RunConfig]:
@@ -170,7 +171,7 @@ def run_study(
         tuning = name == "tuning"
         configs = study.second(store) if study.tunes and not tuning else study.first()
         if engine.local:
-            check(pending(store, trainings(configs)), runtime, store)
+            check(trainings(configs), runtime, store)
         if command is not None:
             store.add_command(command)
             command = None

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from hypersimplex.study.config import RunConfig
+from hypersimplex.study.config import PRIMARY, RunConfig
 from hypersimplex.study.measures import MEASURES, gain
 from hypersimplex.study.speed import Reach, headline
 from hypersimplex.study.stats import LEAST_SEEDS, Cell, Result, seeds_needed
@@ -72,8 +72,7 @@ def answers(rows: Sequence[Cell]) -> list[str]:
     """Answer the primary question: for each loss, baseline and measure, what the corrected tests allow to say."""
     found = asked(rows)
     if not found:
-        baselines = " or ".join(sorted({c.baseline for c in rows}))
-        return [f"No HyperSimplex run can be compared with {baselines} yet: {LEAST_SEEDS} seeds of both are needed."]
+        return [_unanswered(rows)[0]]
     sentences = []
     for kind in dict.fromkeys((c.loss, c.baseline, c.measure) for c in found):
         sentences += _answers([c for c in found if (c.loss, c.baseline, c.measure) == kind])
@@ -84,6 +83,22 @@ def answers(rows: Sequence[Cell]) -> list[str]:
         over = f"Holm's correction over {counts} comparison{'s' * (counts != '1')}"
         sentences.append(f"Tested over {seeds} seeds, at p < {LEVEL} after {over}.")
     return sentences
+
+
+def _unanswered(rows: Sequence[Cell]) -> tuple[str, str]:
+    """Say why there is nothing to answer the primary question by, and what to do about it."""
+    base = " or ".join(sorted({c.baseline for c in rows}))
+    ours = [c.loss in PRIMARY for c in rows]
+    run = f"run {LEAST_SEEDS} or more seeds of HyperSimplex and of another loss"
+    if any(c.primary for c in rows):
+        why = f"No HyperSimplex run can be compared with {base} yet: {LEAST_SEEDS} seeds of both are needed."
+        return why, f"run {LEAST_SEEDS} or more seeds of both losses"
+    if all(ours):
+        return "All finished runs are of HyperSimplex: there is nothing to compare it with.", run
+    if any(ours):
+        why = f"The baseline is {base}, and no other HyperSimplex loss was run: every comparison is secondary."
+        return why, "name another loss as the baseline"
+    return f"No finished run is of HyperSimplex: there is nothing to compare with {base}.", run
 
 
 def _answers(cells: Sequence[Cell]) -> list[str]:
@@ -156,7 +171,7 @@ def actions(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> dict[str, li
     places: dict[str, list[str]] = {}
     for c in asked(rows):
         places.setdefault(action(c, rows, headline(reached, c)), []).append(place(c))
-    return places or {f"run {LEAST_SEEDS} or more seeds of both losses": []}
+    return places or {_unanswered(rows)[1]: []}
 
 
 def advice(rows: Sequence[Cell], reached: Sequence[Reach] = ()) -> str:
