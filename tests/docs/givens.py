@@ -23,20 +23,6 @@ def ranks() -> dict[str, Any]:
     }
 
 
-def rows() -> dict[str, Any]:
-    import lightgbm
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(900, 6))
-    y = (x[:, 0] + x[:, 1] * x[:, 2] > 0.3).astype(int)
-    training = lightgbm.Dataset(x[:600], y[:600])
-    return {
-        "x": x, "y": y, "x_train": x[:600], "y_train": y[:600], "x_test": x[600:],
-        "training": training, "validation": lightgbm.Dataset(x[600:], y[600:], reference=training),
-    }  # fmt: skip
-
-
 def jax_names() -> dict[str, Any]:
     import jax.numpy as jnp
     import numpy as np
@@ -49,7 +35,6 @@ def jax_names() -> dict[str, Any]:
 
 
 GIVENS: dict[str, Callable[[], dict[str, Any]]] = {
-    "docs/boosting.md": rows,
     "docs/jax.md": jax_names,
     "docs/large-batches.md": ranks,
 }
