@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hypersimplex import _checks, _kernel
-from hypersimplex._numpy import Array, per_slice, prepare, refuse_mask, threads
+from hypersimplex._numpy import Array, holds_numbers, per_slice, prepare, refuse_mask, threads
 
 
 def box_section(
@@ -70,7 +70,7 @@ def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
     refuse_mask(name, value)
     shape = x.shape
     array = np.asarray(value)
-    if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+    if not holds_numbers(array):
         raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
     if array.ndim == 0:
         return array.astype(np.float64).reshape(1, 1)

@@ -105,7 +105,7 @@ def not_whole(k: float) -> ValueError:
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
     """Check k and tau if they are numbers. Arrays are checked where their values are read."""
-    if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
+    if isinstance(tau, float | int) and not 0 < tau < math.inf:
         raise bad_tau(tau)
     if isinstance(k, float | int) and not 0 <= k <= n:
         raise bad_k(k, n, dim)
@@ -145,7 +145,7 @@ def raise_box_failure(
     if what == "tau":
         raise bad_tau(tau[row])
     x = x[row]
-    low, high, each = (v[row % len(v)] + 0 * x.clip(0, 0) for v in (lower, upper, weight))
+    low, high, each = (np.broadcast_to(v[row % len(v)], x.shape) for v in (lower, upper, weight))
     if what == "weight":
         raise ValueError(f"weight must be positive and finite, got {plain_number(each[entry])}")
     if what == "bounds":

@@ -17,6 +17,7 @@ if os.environ.get("HYPERSIMPLEX_SIMD", _kernel.variant()) not in ("", _kernel.va
 
 Array = NDArray[Any]
 
+BFLOAT16 = "bfloat16"  # NumPy has none of its own; ml_dtypes registers one under that name
 MOST_THREADS = 1024  # the kernel takes fewer still
 
 
@@ -141,8 +142,7 @@ def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], in
     x = np.asarray(x)
     dtype = x.dtype
     along = _checks.check_dim("axis", axis, x.ndim)
-    # NumPy has no bfloat16 of its own; ml_dtypes registers one under that name.
-    if dtype.kind != "f" and dtype.name != "bfloat16":
+    if dtype.kind != "f" and dtype.name != BFLOAT16:
         raise _checks.not_floating("x", dtype)
     if dtype != np.float32 and dtype != np.float64:  # nor of the other byte order
         x = x.astype(np.float32 if dtype.itemsize < 4 else np.float64)
@@ -151,6 +151,11 @@ def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], in
     if odd or np.empty_like(x).strides != x.strides or not _kernel.lies_evenly(x.shape, steps, along):
         x = x.astype(x.dtype, order="C")
     return x, dtype, along
+
+
+def holds_numbers(array: Array) -> bool:
+    """Real ones."""
+    return array.dtype.kind in "fiub" or array.dtype.name == BFLOAT16
 
 
 def refuse_mask(name: str, value: ArrayLike) -> None:
@@ -165,7 +170,7 @@ def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[flo
     array = np.asarray(value)
     if array.dtype.kind == "c":
         raise _checks.not_real(name, array.dtype)
-    if array.dtype.kind not in "fiub":
+    if not holds_numbers(array):
         raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
     try:
         whole = np.broadcast_to(array, slices)

@@ -207,15 +207,6 @@ def test_gradients_beside_infinities():
     assert torch.isfinite(weight.grad).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_keeps_its_dtype(dtype):
-    x = torch.tensor([0.5, 1.0, -1.0], dtype=dtype, requires_grad=True)
-    y = hst.box_section(x, 1, upper=0.9)
-    y[0].backward()
-    assert y.dtype == x.grad.dtype == dtype
-    assert x.grad.tolist() == [0.5, -0.5, 0.0]
-
-
 def test_vmap_over_any_argument():
     arguments = [t.detach() for t in problem(rows=4, n=5)]
     whole = hst.box_section(*arguments)

@@ -169,6 +169,19 @@ def test_what_cannot_be_met_is_an_error_with_both_numbers(fe, given, message):
 
 
 @every_front_end
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"total": -0.5}, "total must be between 0 and 3 (what the bounds allow), got -0.5"),
+        ({"total": 1, "weight": -2.0}, "weight must be positive and finite, got -2"),
+    ],
+)
+def test_a_nan_beside_it_does_not_reach_the_message(fe, given, message):
+    with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
+        fe.box_section(np.array([NAN, 0.0, 1.0], np.float32), **given)
+
+
+@every_front_end
 def test_masks_count_for_what_the_bounds_allow(fe):
     x = np.array([[1.0, 2.0, 3.0], [-INF, 1.0, -INF]], np.float32)
     with pytest.raises(ValueError, match=re.escape("total must be between 0 and 1 (what the bounds allow), got 2")):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import hypersimplex as hs
 import hypersimplex.torch as hst
 from hypersimplex import reference
 from tests.frontends import (
@@ -25,6 +26,13 @@ TEN_MILLION = 10_000_000
 
 def ten_million_scores():
     return np.random.default_rng(0).standard_normal(TEN_MILLION, dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
+def test_k_and_tau_in_half_precision(dtype):
+    x, k, tau = np.arange(6.0).reshape(2, 3), np.array([1, 1.5]), np.array([0.5, 2])
+    found = hs.soft_binary_argmax(x, k.astype(dtype), tau.astype(dtype))
+    np.testing.assert_array_equal(found, hs.soft_binary_argmax(x, k, tau))
 
 
 @every_front_end

@@ -1,4 +1,4 @@
-"""Gradients of soft_assignment, its transforms, ranks, and the router.
+"""Gradients of soft_assignment, its transforms, and ranks.
 
 With M the entries inside (0, 1), P the centering of rows over M, and F the columns with a bias, the gradient of
 sum(v * y) is P(v - lambda)/tau, where the columns F of P(v - lambda) sum to 0; to a capacity it is lambda.
@@ -6,9 +6,8 @@ sum(v * y) is P(v - lambda)/tau, where the columns F of P(v - lambda) sum to 0; 
 
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint
 
-from hypersimplex.torch import BalancedRouter, backends, soft_assignment
+from hypersimplex.torch import backends, soft_assignment
 from tests.torch.ranks import ranks
 
 DOUBLE = torch.float64
@@ -182,97 +181,3 @@ def failing(group, kind):
 def test_ranks_fail_together(kind, messages):
     for said, expected in zip(ranks.run(2, failing, kind), messages, strict=True):
         assert expected in said
-
-
-def routed_on_ranks(group, parts):
-    router = BalancedRouter(5, 2, tau=0.4, group=group)
-    y = router(skewed().split(parts)[torch.distributed.get_rank(group)])
-    return y.sum(0), router.bias
-
-
-def test_a_router_over_ranks_shares_its_capacity():
-    results = ranks.run(2, routed_on_ranks, [23, 7])
-    assert torch.allclose(results[0][0] + results[1][0], torch.full((5,), 12.0, dtype=DOUBLE))
-    assert torch.equal(results[0][1], results[1][1])
-
-
-def test_router_balances_a_batch_and_serves_by_its_bias():
-    router = BalancedRouter(8, 2, tau=0.3)
-    for seed in range(20):
-        y = router(skewed(512, 8, seed, torch.float32))
-        assert torch.allclose(y.sum(0), torch.full((8,), 128.0), rtol=1e-5)
-    saved = BalancedRouter(8, 2, tau=0.3)
-    saved.load_state_dict(router.state_dict())
-    new = skewed(4096, 8, 99, torch.float32)
-    before = router.bias.clone()
-    served = saved.eval()(new)
-    assert torch.allclose(served[:7], saved(new[:7]), rtol=0, atol=1e-6)  # rows alone are summed in another order
-    load = served.sum(0) / (4096 * 2 / 8)
-    assert load.max() < 1.1
-    assert torch.equal(saved.bias, before)
-
-
-def test_hard_router_gives_k_ones_and_the_soft_gradient():
-    x = skewed(256, 8, dtype=torch.float32).requires_grad_()
-    router = BalancedRouter(8, 2, tau=0.1, hard=True)
-    y = router(x.view(16, 16, 8))
-    assert y.shape == (16, 16, 8)
-    assert ((y == 0) | (y == 1)).all()
-    assert (y.sum(-1) == 2).all()
-    assert y.sum((0, 1)).max() <= 1.1 * 64
-    weights = torch.randn(256, 8)
-    (to_x,) = torch.autograd.grad((y.view(256, 8) * weights).sum(), x)
-    soft, _ = soft_assignment(x, 2, 64.0, 0.1)
-    (expected,) = torch.autograd.grad((soft * weights).sum(), x)
-    assert torch.allclose(to_x, expected, atol=1e-3)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_a_checkpoint_counts_a_batch_once(reentrant):
-    router, alone = BalancedRouter(5, 2), BalancedRouter(5, 2)
-    for seed in (0, 1):
-        x = skewed(seed=seed).requires_grad_()
-        checkpoint(router, x, use_reentrant=reentrant).square().sum().backward()
-        alone(skewed(seed=seed))
-    assert router.batches == alone.batches == 2
-    assert torch.allclose(router.bias, alone.bias)
-
-
-def test_batches_that_teach_nothing_leave_the_bias():
-    router = BalancedRouter(5, 2)
-    router(skewed())
-    before = router.bias.clone()
-    with torch.no_grad():
-        router(skewed(seed=1))
-    router(torch.full((8, 5), torch.nan))
-    assert router.batches == 1
-    assert torch.equal(router.bias, before)
-
-
-def test_a_router_in_half_precision_keeps_the_digits_of_its_bias():
-    router, same = BalancedRouter(5, 2), BalancedRouter(5, 2)
-    x = skewed(dtype=torch.bfloat16)
-    for _ in range(2):
-        router.to(torch.bfloat16)
-        assert router(x).dtype == torch.bfloat16
-        same(x)
-    assert torch.equal(router.bias, same.bias)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_experts": 4, "k": 5}, "k must be between 0 and 4"),
-        ({"num_experts": 4, "k": 1, "capacity_factor": 0.9}, "capacity_factor must be at least 1, got 0.9"),
-        ({"num_experts": 4, "k": 1, "tau": 0.0}, "tau must be positive, got 0.0"),
-        ({"num_experts": 4, "k": 1.5, "hard": True}, "k must be a whole number"),
-    ],
-)
-def test_router_errors(settings, message):
-    with pytest.raises(ValueError, match=message):
-        BalancedRouter(**settings)
-
-
-def test_router_refuses_another_number_of_experts():
-    with pytest.raises(ValueError, match=r"4 experts along its last dim, got shape \(3, 5\)"):
-        BalancedRouter(4, 1)(torch.zeros(3, 5))

@@ -143,6 +143,27 @@ def trained(group, calls):
     return loss, int(criterion.multilabel) if training else None
 
 
+@pytest.mark.parametrize(
+    ("logits", "target", "says"),
+    [
+        (BINARY, LABELS, "ValueError: input must have shape (N, 3), or (3,) for one sample, as num_classes"),
+        (LOGITS.numpy(), TARGET, "TypeError: input must be a tensor, got ndarray"),
+    ],
+)
+def test_one_rank_gives_a_module_what_it_does_not_take(logits, target, says):
+    got = ranks.run(2, given_to_a_module, logits, target, timeout=30)
+    assert got[0] == f"RuntimeError: rank 1 failed: {got[1]}"
+    assert got[1].startswith(says)
+
+
+def given_to_a_module(group, *bad):
+    criterion = HyperSimplexLoss(num_classes=3, group=group)
+    with pytest.raises((RuntimeError, ValueError, TypeError)) as caught:
+        criterion(*(bad if dist.get_rank(group) else (LOGITS, TARGET)))
+    criterion(LOGITS, TARGET)  # the ranks are still in step
+    return f"{caught.type.__name__}: {caught.value}"
+
+
 @pytest.mark.parametrize("way", ["gather", "search"])
 @pytest.mark.parametrize(
     ("arguments", "says"),

@@ -180,6 +180,13 @@ def test_a_single_batch_is_not_an_iterable_of_batches():
         criterion.calibrate([{"logits": normal(N, C)}])
 
 
+@pytest.mark.parametrize("given", [{}, {"num_classes": C}])
+def test_a_module_takes_tensors(given):
+    for input, target, name in ((normal(N, C).numpy(), GOOD, "input"), (normal(C), GOOD.numpy(), "target")):
+        with pytest.raises(TypeError, match=f"{name} must be a tensor, got ndarray"):
+            HyperSimplexLoss(**given)(input, target)
+
+
 def test_a_learned_tau_that_is_not_positive():
     with pytest.raises(ValueError, match=r"tau must be positive, got -1\.0"):
         hypersimplex_loss(normal(N, C), GOOD, tau=torch.tensor(-1.0, requires_grad=True))

@@ -190,6 +190,19 @@ def test_calibrate_by_logits_alone_uses_the_share_seen_in_training():
     assert torch.equal(criterion.share, share)
 
 
+@pytest.mark.parametrize("with_target", [True, False])
+def test_calibrate_takes_one_sample_as_the_loss_does(with_target):
+    logits, target = normal(4), torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    one, batch = HyperSimplexLoss(num_classes=4, prior=0.5), HyperSimplexLoss(num_classes=4, prior=0.5)
+    one.calibrate([(logits, target) if with_target else logits] * 3)
+    batch.calibrate([(logits[None], target[None]) if with_target else logits[None]] * 3)
+    assert one.seen.all()
+    for name, value in batch.state_dict().items():
+        assert torch.equal(one.state_dict()[name], value), name
+    with pytest.raises(ValueError, match=r"input must have shape \(N, 4\), or \(4,\) for one sample"):
+        one.calibrate([(normal(3), torch.zeros(3)) if with_target else normal(3)])
+
+
 def test_calibrate_keeps_the_threshold_of_a_class_it_does_not_meet():
     criterion = HyperSimplexLoss()
     logits, labels = batches(1)[0]

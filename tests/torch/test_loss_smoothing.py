@@ -50,6 +50,14 @@ def test_smoothed_dense_targets():
     same(hypersimplex_loss(logits[:, :1], binary[:, None], label_smoothing=0.2), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float16, torch.bfloat16, torch.float64])
+def test_targets_of_any_dtype_are_smoothed_alike(dtype):
+    logits, target = normal(40, 5, dtype=torch.float32), labels_of(40, classes=5)
+    dense = one_hot(target, 5).to(dtype)
+    expected = hypersimplex_loss(logits, target, label_smoothing=0.1)
+    same(hypersimplex_loss(logits, dense, label_smoothing=0.1), expected, rtol=1e-6, atol=0)
+
+
 def test_one_sample():
     assert hypersimplex_loss(normal(5), torch.tensor(2), label_smoothing=0.2) < 1e-12
 

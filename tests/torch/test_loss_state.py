@@ -75,6 +75,20 @@ def test_a_loss_constructed_in_inference_mode_is_trained_and_calibrated(given):
     criterion.reset_parameters()
 
 
+@pytest.mark.parametrize("given", [{}, {"num_classes": 4}])
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_checkpoint_in_half_precision_is_trained_further_with_all_digits(given, assign, dtype):
+    saved = {name: value.to(dtype) for name, value in trained().state_dict().items()}
+    model = Model(**given)
+    model.load_state_dict(saved, assign=assign)
+    model.linear.float()
+    for _ in range(20):
+        model.step()
+    assert {buffer.dtype for buffer in model.criterion.buffers()} == {torch.float32}
+    assert model.criterion.seen.tolist() == [23 * 40.0] * 4  # bfloat16 does not hold 920
+
+
 def test_decisions_want_tensors():
     criterion = trained(num_classes=4).criterion
     for method in (criterion.predict, criterion.scores):

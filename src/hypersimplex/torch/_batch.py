@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch._boundary import has_memory, is_eager, widest
+from hypersimplex.torch._boundary import as_numbers, has_memory, is_eager, widest
 
 Number = Tensor | float
 LONG = 2**63
@@ -188,13 +188,13 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
     """A number or one for each class, as float64."""
     if not isinstance(value, Tensor):
         try:
-            value = torch.as_tensor(value, dtype=torch.float64, device=device)
+            value = as_numbers(value, torch.float64, device)
         except OverflowError:
             raise _checks.too_large(name) from None
         except (TypeError, ValueError, RuntimeError):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
-    if value.dim() > 1 or (value.dim() == 1 and value.shape[0] not in (1, classes)):
+    if value.dim() > 1 or (value.dim() == 1 and value.shape[0] != 1 and value.shape[0] != classes):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(value.shape)}")
     return value.to(device, widest(device)).expand(classes)
 
@@ -204,7 +204,7 @@ def check_plain_numbers(k: object, prior: object, tau: object) -> None:
     for name, value in (("k", k), ("prior", prior), ("tau", tau)):
         if isinstance(value, int):
             _checks.check_number(name, value)
-    if isinstance(tau, float | int) and not (tau > 0 and math.isfinite(tau)):
+    if isinstance(tau, float | int) and not 0 < tau < math.inf:
         raise _checks.bad_tau(tau)
     if isinstance(k, float | int) and not k >= 0:
         raise ValueError(f"k must be at least 0, got {_checks.plain_number(k)}")

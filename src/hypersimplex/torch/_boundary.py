@@ -118,6 +118,13 @@ def doubles(name: str, value: Tensor, shape: torch.Size | tuple[int, ...]) -> Te
     return memory(name, value.detach(), torch.float64).expand(shape).contiguous()
 
 
+def as_numbers(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if is_compiling() and isinstance(value, float | int):
+        # as_tensor would make it a constant of the graph, which then is compiled anew for every number.
+        return torch.zeros((), dtype=dtype, device=device) + value
+    return torch.as_tensor(value, dtype=dtype, device=device)
+
+
 def view(value: Tensor | None) -> Any:
     """As an array of NumPy's."""
     return None if value is None else value.numpy()

@@ -74,7 +74,7 @@ def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor,
     batch, share = fit(input, target), settings.label_smoothing
     even = share / max(batch.classes, 2)
     if batch.dense:
-        return target * (1 - share) + even, settings._replace(label_smoothing=0.0)
+        return target.to(computed(input.dtype)) * (1 - share) + even, settings._replace(label_smoothing=0.0)
     if (
         input.dim() == 1
         or settings.weight is not None

@@ -36,7 +36,7 @@ def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tenso
 
 def _as_promised(y: Tensor, x: Tensor) -> Tensor:
     """y with the strides that empty_like gives: what the fake kernels promise."""
-    promised = torch.empty_like(x)
+    promised = torch.empty_like(x, dtype=y.dtype)
     return y if y.stride() == promised.stride() else promised.copy_(y)
 
 
@@ -89,7 +89,8 @@ def _box(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 
 def _fake_box(x: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), x.new_empty(x.shape[:-1], dtype=widest(x.device))
+    y = torch.empty_like(x, dtype=computed(x.dtype))
+    return y, x.new_empty(x.shape[:-1], dtype=widest(x.device))
 
 
 def _batched_box(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *rest: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import computed, has_batches, is_eager, kind, slices, widest
+from hypersimplex.torch._boundary import as_numbers, computed, has_batches, is_eager, kind, slices, widest
 from hypersimplex.torch.backends import Backend, pick, plain
 
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
@@ -143,7 +143,7 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
             if isinstance(value, np.ma.MaskedArray):
                 raise _checks.masked_array(name)
         try:
-            value = torch.as_tensor(value, dtype=dtype, device=input.device)
+            value = as_numbers(value, dtype, input.device)
         except (TypeError, ValueError, RuntimeError, OverflowError):
             if isinstance(value, int):
                 _checks.check_number(name, value)

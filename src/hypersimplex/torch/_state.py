@@ -16,6 +16,7 @@ from hypersimplex.torch._boundary import computed, is_compiling, is_recorded
 # Single numbers that exist from the start, and come first among the buffers: whoever pairs the buffers of two modules
 # (an average of models, a distributed checkpoint) carries them over even where one of the two has no thresholds yet.
 FACTS = ("classes", "multilabel", "folded", "sharpness")
+_HALVES = (torch.float16, torch.bfloat16)
 ROUNDING = 0.01  # of classes, in a checkpoint of half precision
 
 
@@ -26,11 +27,18 @@ class KeepsDigits(nn.Module):
         before = dict(self._buffers)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, buffer in self._buffers.items():
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
+            if buffer is not None and buffer.dtype in _HALVES:
                 old = before[name]
                 assert old is not None
                 self._buffers[name] = old.to(buffer.device)
         return self
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        before = dict(self._buffers)
+        super()._load_from_state_dict(*args)
+        for name, buffer in self._buffers.items():
+            if buffer is not None and buffer is not before[name] and buffer.dtype in _HALVES:  # by assign=True
+                self._buffers[name] = buffer.float()
 
 
 class State(KeepsDigits):
@@ -168,7 +176,7 @@ class State(KeepsDigits):
         saved = next((state_dict[prefix + n] for n in _tracking.NAMES[:3] if prefix + n in state_dict), None)
         classes = state_dict.get(prefix + "classes")
         if saved is not None and self.threshold is None:
-            self._make(saved.shape[0], saved.dtype, self.classes.device)
+            self._make(saved.shape[0], computed(saved.dtype), self.classes.device)
         elif saved is None and classes is not None and not classes.is_meta:
             if bool(classes):
                 errors.append(str(_checks.lost_thresholds(round(float(classes)))))

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from hypersimplex import _checks, _kernel
 from hypersimplex.torch._batch import Outcome
-from hypersimplex.torch._boundary import FLOATS, is_compiling, may_write
+from hypersimplex.torch._boundary import FLOATS, as_numbers, is_compiling, may_write
 
 NAMES = ("threshold", "seen", "share", "samples")
 NAMES_SET = frozenset(NAMES)
@@ -127,7 +127,7 @@ def _track(
         samples = samples.clamp(min=1)
     elif not counts:
         return
-    least = torch.as_tensor(size / SPAN if momentum is None else momentum, device=threshold.device)
+    least = as_numbers(size / SPAN if momentum is None else momentum, threshold.dtype, threshold.device)
     if momentum is None:
         least = least.clamp(LEAST, 1)
     # A class without a positive or without a negative has no threshold in this batch; a NaN must not spoil the average.
@@ -135,7 +135,7 @@ def _track(
     seen += (moves * size).to(seen.dtype)
     threshold += torch.where(moves, _rate(size, seen, least) * (mu - threshold), 0).to(threshold.dtype)
     if with_share:
-        total += torch.as_tensor(counts * size, device=total.device).to(total.dtype)
+        total += as_numbers(counts * size, total.dtype, total.device)
         share += (_rate(size, total, least) * (k / samples - share) * counts).to(share.dtype)
 
 

@@ -76,6 +76,8 @@ def box_section(
         solved = _apply(backend, at_most, *arguments)
     else:
         solved = backend.box(*arguments, at_most)[0]
+    if solved.dtype is not input.dtype:  # rounded here: backward must know which entries sit on a bound
+        solved = solved.to(input.dtype)
     return solved if x is input else solved.movedim(-1, along)
 
 

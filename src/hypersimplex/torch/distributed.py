@@ -61,6 +61,11 @@ def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Ou
     return outcome._replace(multilabel=agreed.multilabel)
 
 
+def fail(error: Exception, input: Tensor, group: Any) -> None:
+    """Raise the error, here and in the other ranks' `compute`."""
+    agree(members(group, input), None, None, Settings(None, _batch.IGNORED, "mean", None, None, 1.0), error)
+
+
 def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
     if not is_eager():
         raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")

@@ -103,9 +103,9 @@ class HyperSimplexLoss(State):
         settings = Settings(
             self.weight, self.ignore_index, self.reduction, self.k, self.prior, tau, self.label_smoothing
         )
-        one = False
-        if input.dim() == 1 and target.dim() == 1 and self.num_classes not in (None, 1):
-            input, target, one = *self._one_sample(input, target), True
+        one = self.num_classes not in (None, 1) and _is_flat(input) and _is_flat(target)
+        if one:
+            input, target = self._one_sample(input), target.unsqueeze(0)
         outcome = compute(input, target, settings, self.group)
         self._check_classes(outcome.classes)
         if self.training and _tracking.can_track(outcome, self._buffers):
@@ -167,6 +167,8 @@ class HyperSimplexLoss(State):
                 kind = type(batch).__name__
                 raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
             logits, target = (batch, None) if isinstance(batch, Tensor) else batch
+            if self.num_classes not in (None, 1) and _is_flat(logits) and (target is None or _is_flat(target)):
+                logits, target = self._one_sample(logits), None if target is None else target.unsqueeze(0)
             outcome = self._measure(logits, target)
             if not found:
                 own = self._buffers_for(outcome.classes, outcome.loss)
@@ -219,14 +221,19 @@ class HyperSimplexLoss(State):
             parts.append(f"label_smoothing={self.label_smoothing}")
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
-    def _one_sample(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _one_sample(self, input: Tensor) -> Tensor:
         """Logits (C,) with probabilities (C,), which without num_classes are N samples of a binary problem."""
         if input.shape[0] != self.num_classes:
-            raise ValueError(
+            error = ValueError(
                 f"input must have shape (N, {self.num_classes}), or ({self.num_classes},) for one sample, as "
                 f"num_classes says, got {tuple(input.shape)}; for a binary problem, num_classes is 1"
             )
-        return input.unsqueeze(0), target.unsqueeze(0)
+            if self.group is not None:
+                from hypersimplex.torch import distributed
+
+                distributed.fail(error, input, self.group)
+            raise error
+        return input.unsqueeze(0)
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
         return _batch.per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
@@ -251,6 +258,10 @@ class HyperSimplexLoss(State):
             found = decisions.is_multilabel(target)
         if found is not None:
             self.multilabel.logical_or_(torch.as_tensor(found, device=self.multilabel.device))
+
+
+def _is_flat(value: object) -> bool:
+    return isinstance(value, Tensor) and value.dim() == 1
 
 
 def _positions(logits: Tensor) -> int:

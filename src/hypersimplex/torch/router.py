@@ -65,8 +65,9 @@ class BalancedRouter(KeepsDigits):
             raise _checks.not_whole(k)
         self.num_experts, self.k, self.capacity_factor = num_experts, k, capacity_factor
         self.tau, self.hard, self.group = tau, hard, group
-        self.register_buffer("bias", torch.zeros(num_experts))
-        self.register_buffer("batches", torch.zeros(()))
+        with torch.inference_mode(False):  # training must be able to go on with them
+            self.register_buffer("bias", torch.zeros(num_experts))
+            self.register_buffer("batches", torch.zeros(()))
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the weights of every token, in the input's shape. The last dim of the input holds a token's scores."""
@@ -74,10 +75,11 @@ class BalancedRouter(KeepsDigits):
             rule = f"input must have {self.num_experts} experts along its last dim"
             raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
         scores = input.reshape(-1, self.num_experts)
-        if self.training and scores.shape[0]:
-            y, bias = assign(scores, self.k, self._capacity(scores), self.tau, self.bias.clone(), self.group)
+        if self.training and (self.group is not None or scores.shape[0]):  # other ranks may have tokens
+            capacity, known = self._read(scores)
+            y, bias = assign(scores, self.k, capacity, self.tau, self.bias.clone(), self.group)
             if torch.is_grad_enabled() and (is_compiling() or not (is_recorded() or is_recomputed())):
-                self._track(bias, y)
+                self._track(bias, known)
         else:
             bias = self.bias.to(scores.dtype)
             y = soft_binary_argmax(scores - bias, self.k, self.tau)
@@ -92,15 +94,18 @@ class BalancedRouter(KeepsDigits):
             f"tau={self.tau}, hard={self.hard}"
         )
 
-    def _capacity(self, scores: Tensor) -> float:
-        tokens = float(scores.shape[0])
+    def _read(self, scores: Tensor) -> tuple[float, Tensor]:
+        """An expert's capacity, and whether there is a token to learn from, on any rank."""
+        tokens: Any = scores.shape[0]
+        known = ~scores.isnan().any(1).all()
         if self.group is not None:
-            tokens = float(members(self.group, scores).sum(torch.tensor(tokens, dtype=torch.float64)))
-        return self.capacity_factor * tokens * self.k / self.num_experts
+            told = torch.stack((torch.full_like(known, tokens, dtype=torch.int64), known))
+            tokens, known = members(self.group, scores).sum(told)
+        return self.capacity_factor * float(tokens) * self.k / self.num_experts, known > 0
 
     @torch.no_grad()
-    def _track(self, bias: Tensor, y: Tensor) -> None:
-        known = (~y.isnan().all()).to(self.batches.dtype)  # without a token there is nothing to learn
+    def _track(self, bias: Tensor, known: Tensor) -> None:
+        known = known.to(self.batches.dtype)
         self.batches += known
         rate = (1 / self.batches.clamp(min=1)).clamp(min=_MOMENTUM) * known
         self.bias += rate * (bias.to(self.bias.dtype) - self.bias)

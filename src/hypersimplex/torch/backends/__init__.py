@@ -59,9 +59,9 @@ class Backend(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """y = clip((x - mu * weight)/tau, lower, upper) with sum(weight * y) = total, and mu, of the slices' shape.
 
-        Slices lie along the last dim. Everything else is in `widest`; total and tau broadcast to the slices' shape,
-        the bounds and weights to x's. Where the total of an `at_most` is not reached, mu is 0; where
-        infinite entries share the total, it is infinite.
+        Slices lie along the last dim. y is in the dtype it was computed in, all else but x in `widest`. total and tau
+        broadcast to the slices' shape, the bounds and weights to x's. Where the total of an `at_most` is not reached,
+        mu is 0; where infinite entries share the total, it is infinite.
         """
 
     def segments(self, x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def box(
     )  # fmt: skip
     if failure:
         _checks.raise_box_failure(failure, x.detach().reshape(rows, n).numpy(), at_most, **given.arrays(rows))
-    return y if y.dtype is dtype else y.to(dtype), mu
+    return y, mu
 
 
 def box_pullback(

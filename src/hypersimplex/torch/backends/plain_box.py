@@ -17,20 +17,20 @@ _STEPS = 200
 def box(
     x: Tensor, total: Tensor, lower: Tensor, upper: Tensor, weight: Tensor, tau: Tensor, at_most: bool
 ) -> tuple[Tensor, Tensor]:
-    wide, slices, eps = widest(x.device), x.shape[:-1], torch.finfo(computed(x.dtype)).eps
+    wide, slices, own = widest(x.device), x.shape[:-1], computed(x.dtype)
     total, tau = (t.expand(slices) for t in (total, tau))
     lower, upper, weight = (t.expand(x.shape) for t in (lower, upper, weight))
     if x.device.type == "cpu":  # elsewhere values cannot be read without waiting
         rows = (slices.numel(), x.shape[-1])
         entries = (t.detach().to(wide).reshape(rows).numpy() for t in (x, lower, upper, weight))
         each = (t.detach().reshape(-1).numpy() for t in (total, tau))
-        _checks.check_box(eps, at_most, *entries, *each)
+        _checks.check_box(torch.finfo(own).eps, at_most, *entries, *each)
     if x.numel() == 0 or x.is_meta:
-        return torch.empty_like(x), torch.zeros(slices, dtype=wide, device=x.device)
+        return torch.empty_like(x, dtype=own), torch.zeros(slices, dtype=wide, device=x.device)
     p = Problem(torch, x.to(wide), total.unsqueeze(-1), lower, upper, weight, tau.unsqueeze(-1))
     room = 4 * torch.finfo(torch.float32).eps
     y, mu = _box_formula.solve(p, at_most, _rounding(p.x) / 2, room, _excess, _search)
-    return y.to(x.dtype), mu.squeeze(-1)
+    return y.to(own), mu.squeeze(-1)
 
 
 def _rounding(like: Tensor) -> float:
