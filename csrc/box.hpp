@@ -179,7 +179,7 @@ class BoxSolver {
             if (!(w > 0 && std::isfinite(w))) return refuse(result, Status::bad_weight, i);
             if (!(row.lower[i] <= row.upper[i])) return refuse(result, Status::bad_bounds, i);
         }
-        return false;
+        return fill_nan();
     }
 
     bool refuse(Result& result, Status status, int64_t entry) const {

@@ -18,8 +18,9 @@ struct NarrowSeries {
     explicit NarrowSeries(const Series& s)
         : at(s.step ? s.singles : nullptr), all(static_cast<float>(s.first())) {}
     HS_INLINE Vec load(int64_t i) const { return at ? Narrow::load(at + i) : Narrow::splat(all); }
-    HS_INLINE Vec first(int64_t i, int64_t count) const {
-        return at ? Narrow::load_first(at + i, count) : Narrow::splat(all);
+    HS_INLINE Vec first(int64_t i, int64_t count, bool fill) const {
+        if (at) return Narrow::load_first(at + i, count);
+        return fill ? first_lanes<float>(Narrow::splat(all), count) : Narrow::splat(all);
     }
 };
 
@@ -44,12 +45,14 @@ struct NarrowRow {
         return {Narrow::load(x + i), lower.load(i), upper.load(i), weight.load(i)};
     }
 
-    // The last entries of [i, to), filled up with some that weigh next to nothing.
+    // As of BoxRow.
     HS_INLINE NarrowEntries rest(int64_t i, int64_t to) const {
         float weights[Narrow::width];
+        int64_t count = to - i;
+        bool fill = !lower.at != !upper.at;
         Narrow::store(weights, Narrow::splat(1e-30f));
-        Narrow::store_first(weights, to - i, weight.first(i, to - i));
-        return {Narrow::load_first(x + i, to - i), lower.first(i, to - i), upper.first(i, to - i),
+        Narrow::store_first(weights, count, weight.first(i, count, false));
+        return {Narrow::load_first(x + i, count), lower.first(i, count, fill), upper.first(i, count, fill),
                 Narrow::load(weights)};
     }
 

@@ -16,10 +16,11 @@ struct Series {
     HS_INLINE typename Wide::Vec load(int64_t i) const {
         return !step ? Wide::splat(first()) : singles ? load_wide(singles + i) : Wide::load(at + i);
     }
-    HS_INLINE typename Wide::Vec rest(int64_t i, int64_t count) const {
-        return !step     ? Wide::splat(first())
-               : singles ? load_some(singles + i, count)
-                         : load_some(at + i, count);
+    // Arrays are filled up with zeros, and a number if asked for.
+    HS_INLINE typename Wide::Vec rest(int64_t i, int64_t count, bool fill) const {
+        if (step) return singles ? load_some(singles + i, count) : load_some(at + i, count);
+        typename Wide::Vec all = Wide::splat(first());
+        return fill ? first_lanes<double>(all, count) : all;
     }
     double operator[](int64_t i) const {
         return singles ? static_cast<double>(singles[i * step]) : at[i * step];
@@ -61,12 +62,16 @@ struct BoxRow {
         return {own, lower.load(i), upper.load(i), weight.load(i)};
     }
 
-    // The last entries of [i, to), filled up with some that weigh next to nothing.
+    // The last entries of [i, to), filled up with some that weigh next to nothing. Their bounds are both zero
+    // or both the given numbers, so that they are in order.
     HS_INLINE Entries rest(int64_t i, int64_t to) const {
         double weights[together];
+        int64_t count = to - i;
+        bool fill = !lower.step != !upper.step;
         Wide::store(weights, Wide::splat(std::numeric_limits<double>::min()));
-        Wide::store_first(weights, to - i, weight.rest(i, to - i));
-        return {load_some(x + i, to - i), lower.rest(i, to - i), upper.rest(i, to - i), Wide::load(weights)};
+        Wide::store_first(weights, count, weight.rest(i, count, false));
+        return {load_some(x + i, count), lower.rest(i, count, fill), upper.rest(i, count, fill),
+                Wide::load(weights)};
     }
 };
 

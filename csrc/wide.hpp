@@ -45,6 +45,14 @@ HS_INLINE typename Wide::Vec load_some(const S* p, int64_t count) {
     return load_wide(part);
 }
 
+// The first lanes of v; what is beside them is 0.
+template <class T>
+HS_INLINE typename Lanes<T>::Vec first_lanes(typename Lanes<T>::Vec v, int64_t count) {
+    T all[Lanes<T>::width];
+    Lanes<T>::store(all, v);
+    return Lanes<T>::load_first(all, count);
+}
+
 // As S holds them.
 template <class S>
 HS_INLINE typename Wide::Vec rounded(typename Wide::Vec v) {
