@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import hypersimplex as hs
 import hypersimplex.jax as hsj
 from tests.budgets.boxes import random_boxes, solve
 from tests.budgets.test_box_gradients import NAMES, by_formula
@@ -112,3 +113,14 @@ def test_infinite_entries_that_share_a_budget_have_no_gradient():
     to_x, to_total = run(np.array([INF, INF, 0.0], np.float32), 1.0)
     assert to_x.tolist() == [0, 0, 0]
     assert to_total == 1.5
+
+
+@pytest.mark.parametrize(("shift", "tau"), [(0.0, 1.0), (1e4, 1e-2), (1e6, 1e-3)])
+def test_digits_that_mu_has_not(shift, tau):
+    """In float32 the spacing of numbers near 1e6 is 62 times this tau."""
+    rng = np.random.default_rng(0)
+    x = (shift + rng.normal(size=(200, 6)) * tau * np.where(np.arange(200) % 2, 1, 30)[:, None]).astype(np.float32)
+    total = rng.uniform(0.5, 5.5, 200).astype(np.float32)
+    y = hsj.box_section(x, total, tau=np.float32(tau))
+    expected = hs.box_section(x.astype(np.float64), total.astype(np.float64), tau=float(np.float32(tau)))
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)

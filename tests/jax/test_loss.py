@@ -204,3 +204,12 @@ def test_a_half_prior_of_a_large_batch():
 def test_bad_input_is_an_error(kind, message, args, kwargs):
     with pytest.raises(kind, match=f"^{message}"):
         hsj.hypersimplex_loss(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("dtype", "classes"), [(np.uint8, 255), (np.uint8, 256), (np.uint8, 257), (np.int8, 128)])
+def test_labels_of_a_dtype_that_does_not_hold_the_number_of_classes(dtype, classes):
+    logits = np.random.default_rng(0).normal(size=(20, classes)).astype(np.float32)
+    labels = np.arange(20, dtype=dtype)
+    narrow, wide = (jax.jit(hsj.hypersimplex_loss)(logits, of) for of in (labels, labels.astype(np.int32)))
+    np.testing.assert_array_equal(narrow, wide)
+    assert np.isfinite(wide).all()

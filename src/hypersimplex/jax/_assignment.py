@@ -93,13 +93,13 @@ def _derivative(primals: Any, tangents: Any) -> Any:
     x, k, _, tau = primals
     dx, dk, dcapacity, dtau = tangents
     y, bias, inverse = _assign(*primals)
-    inside = ((y > 0) & (y < 1)) | jnp.isnan(y)
+    lost, inside = jnp.isnan(y), (y > 0) & (y < 1)
     count = jnp.maximum(jnp.sum(inside, 1, keepdims=True), 1)
     centered = partial(_centered, inside, count)
-    moved = jnp.where(inside & jnp.isfinite(x), dx, 0) / tau - y * (dtau / tau)
+    moved = jnp.where(inside & jnp.isfinite(x), dx, 0) / tau - jnp.where(lost, 0, y) * (dtau / tau)
     rows = centered(moved) + jnp.where(inside, jnp.broadcast_to(dk, k.shape)[..., None] / count, 0)
     shift = inverse @ (jnp.sum(rows, 0) - dcapacity)
-    dy = rows - centered(jnp.broadcast_to(shift, y.shape))
+    dy = jnp.where(lost, jnp.nan * dx, rows - centered(jnp.broadcast_to(shift, y.shape)))
     return (y, bias, inverse), (dy, jnp.zeros_like(bias), jnp.zeros_like(inverse))
 
 

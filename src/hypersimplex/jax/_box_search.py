@@ -51,7 +51,9 @@ class _State(NamedTuple):
     mu: Array
     low: Array  # digits that mu has not
     lo: Array
+    lo_low: Array
     hi: Array
+    hi_low: Array
     width: Array  # how far to jump while one end of the bracket is unknown
     last: Array
     settled: Array
@@ -70,7 +72,8 @@ def _search(p: Problem, settled: Array) -> tuple[Array, Array]:
     start, width = p.start()
     zero = jnp.zeros_like(start)
     steps = _NEWTON_STEPS + 3 * (jnp.finfo(p.x.dtype).bits + 4)
-    first = _State(jnp.asarray(0), start, zero, zero - largest, zero + largest, width, zero + jnp.inf, settled)
+    ends = (zero - largest, zero, zero + largest, zero)
+    first = _State(jnp.asarray(0), start, zero, *ends, width, zero + jnp.inf, settled)
     end = lax.while_loop(lambda s: (s.step < steps) & ~jnp.all(s.settled), lambda s: _stepped(s, p, largest), first)
     return _finish(p, end.mu, end.low), end.mu + end.low
 
@@ -85,23 +88,30 @@ def _stepped(s: _State, p: Problem, largest: float) -> _State:
     enough = (size <= eps * eps * sums.bulk) | ((size <= 4 * eps * sums.bulk) & (size > s.last / 2)) | still
     settled = s.settled | enough | jnp.isnan(r)
     rises = r > 0
-    lo, hi = jnp.where(rises, s.mu, s.lo), jnp.where(rises, s.hi, s.mu)
+    lo, lo_low = jnp.where(rises, s.mu, s.lo), jnp.where(rises, s.low, s.lo_low)
+    hi, hi_low = jnp.where(rises, s.hi, s.mu), jnp.where(rises, s.hi_low, s.low)
     moved = s.low + change
     newton = s.mu + moved
+    rest = moved - (newton - s.mu)
     known = (lo > -largest) & (hi < largest)
     early = s.step < _NEWTON_STEPS
-    unseen = jnp.where(rises, newton < hi, newton > lo)
+    unseen = jnp.where(rises, (newton - hi) + (rest - hi_low) < 0, (newton - lo) + (rest - lo_low) > 0)
     ahead = some & unseen & (early | (s.step % 3 != 2))
     jump = jnp.clip(s.mu + jnp.where(rises, s.width, -s.width), -largest, largest)
     other = jnp.where(early, jnp.where(known, lo / 2 + hi / 2, jump), between(lo, hi))
-    mu = jnp.where(ahead, newton, other)
-    low = jnp.where(ahead, moved - (newton - s.mu), 0)
+    # Where no number is left between the ends, their digits beyond mu have a middle.
+    apart = ~known | (((other - lo) - lo_low > 0) & ((hi - other) + hi_low > 0))
+    middle = jnp.where(apart, 0, lo_low + ((hi - lo) + (hi_low - lo_low)) / 2)
+    mu = jnp.where(ahead, newton, jnp.where(apart, other, lo))
+    low = jnp.where(ahead, rest, middle)
     return _State(
         step=s.step + 1,
         mu=jnp.where(settled, s.mu, mu),
         low=jnp.where(settled, s.low, low),
         lo=lo,
+        lo_low=lo_low,
         hi=hi,
+        hi_low=hi_low,
         width=jnp.where(ahead | known, s.width, 4 * s.width),
         last=jnp.where(some, size, jnp.inf),
         settled=settled,

@@ -150,7 +150,7 @@ def _in_range(labels: Array, kept: Array | None, x: Array, indices: bool) -> tup
     """The labels as dense ones, 0 for what does not count, and which examples' labels are in range."""
     if indices:
         hits = labels[:, None] == jnp.arange(x.shape[-1])
-        return hits if kept is None else hits & _over(x, kept), (labels >= 0) & (labels < x.shape[-1])
+        return hits if kept is None else hits & _over(x, kept), jnp.any(hits, -1)
     good = (labels >= 0) & (labels <= 1)
     valid = good if x.ndim == 1 else jnp.all(good, -1)
     return jnp.where(good if kept is None else good & _over(x, kept), labels, 0), valid
