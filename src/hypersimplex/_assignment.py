@@ -75,9 +75,8 @@ def find(rows: Rows, capacity: Array, start: Array) -> Found:
     wanted, usable, spread = rows.demand()
     if not start.any() and (usable > 0).all():
         start = _from_sample(rows, capacity, wanted, usable, spread)
-    search = _Search(
-        rows, np.minimum(capacity, 2 * wanted + 1), start
-    )  # which complains of bad rows before the columns are judged
+    limits = np.minimum(capacity, 2 * wanted + 1)  # more is never full, and its square may overflow
+    search = _Search(rows, limits, start)  # which complains of bad rows before the columns are judged
     room = float(np.minimum(capacity, usable).sum())
     if room < wanted * (1 - _ROUNDING):
         raise _checks.too_little_capacity(wanted, float(capacity.sum()), room)
