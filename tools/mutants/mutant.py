@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 LISTS = Path(__file__).parent
-AREAS = {"kernel": "kernel (C++)", "torch": "PyTorch", "jax": "JAX", "boosting": "boosting and NumPy"}
+AREAS = {
+    "kernel": "kernel (C++)",
+    "torch": "PyTorch",
+    "jax": "JAX",
+    "boosting": "boosting and NumPy",
+    "study": "the study",
+}
 
 
 class StaleError(Exception):

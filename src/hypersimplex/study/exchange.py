@@ -1,17 +1,27 @@
 """A store as a flat table, one row per run and epoch, and back: a half-done study moves to another machine this way."""
 
 import csv
-import hashlib
 import io
 import json
-import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Any
 
 from hypersimplex.study.config import LATER, RunConfig, from_mapping, is_a, kinds_of
+from hypersimplex.study.exchange_checks import (
+    LARGEST,
+    WHOLENESS,
+    ExportFileError,
+    Row,
+    check_content,
+    check_count,
+    check_provenance,
+    check_run,
+    digest,
+)
 from hypersimplex.study.formats import read_bytes
 from hypersimplex.study.records import MEASURES, Epoch, Run
 from hypersimplex.study.schema import FINISHED, STATES
@@ -29,15 +39,6 @@ COLUMNS += [*LATER, *MEASURES]
 KINDS: dict[str, type] = {"run": str, "state": str, "error": str, "tuning": bool, "attempts": int, "epoch": int}
 KINDS |= kinds_of(RunConfig) | {"drop": list, "provenance": dict}
 NEEDED = {"run", "tuning", "state", "attempts", *CONFIG} - {"label", "subset", "tau", "prior"}
-# In every row, so that a file cut anywhere still says how much it should hold.
-WHOLENESS = ("export_rows", "export_sha256")
-OF_AN_EPOCH = ("epoch", "train_loss", "epoch_lr", "seconds", *MEASURES)
-RANGES = ("accuracy", "auc", "f1", "one_class")
-Row = Mapping[str, Any]
-
-
-class ExportFileError(ValueError):
-    """The file is not an export; the message says where."""
 
 
 def rows(runs: list[Run]) -> list[dict[str, Any]]:
@@ -85,11 +86,7 @@ def read_file(path: Path) -> list[dict[str, Any]]:
 def read(text: str) -> list[dict[str, Any]]:
     """Read either format; which one is seen from the first character."""
     if text.lstrip().startswith("["):
-        try:
-            raw = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise ExportFileError(f"the file is not whole JSON: {error}") from error
-        first, typed = 1, _known
+        raw, first, typed = _from_json(text), 1, _known
     else:
         reader = csv.DictReader(io.StringIO(text))
         try:
@@ -100,12 +97,23 @@ def read(text: str) -> list[dict[str, Any]]:
         first, typed = 2, _parsed
     if not raw:
         raise ExportFileError("the file must hold at least one run, got none")
-    check_count(raw)
+    check_count(raw, first)
     table = [_checked(row, i, typed) for i, row in enumerate(raw, first)]
     for group in by_run(table).values():
         check_run(group)
     check_content(raw, table)
     return table
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ExportFileError(f"the file is not whole JSON: {error}") from error
+    except RecursionError:
+        raise ExportFileError("the file is not an export: its JSON is nested too deep") from None
+    except ValueError as error:
+        raise ExportFileError("the file is not an export: a number has more digits than Python reads") from error
 
 
 def by_run(table: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -129,12 +137,13 @@ def _checked(row: Any, line: int, typed: Callable[[str, Any], Any]) -> dict[str,
         value = row.get(name)
         try:
             found[name] = None if value is None or value == "" else typed(name, value)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ExportFileError(f"row {line}: {name} cannot be {value!r}") from error
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ExportFileError(f"row {line}: {name} cannot be {short_repr(value)}") from error
         if found[name] is None and name in needed:
             raise ExportFileError(f"row {line}: {name} must have a value, got none")
     if found["state"] not in STATES:
         raise ExportFileError(f"row {line}: state must be one of {', '.join(STATES)}, got {found['state']!r}")
+    check_provenance(f"row {line}: provenance", found["provenance"] or {})
     return found
 
 
@@ -143,90 +152,21 @@ def _parsed(name: str, value: str) -> Any:
     kind = KINDS.get(name, float)
     if kind is bool:
         return {"True": True, "False": False}[value]
-    return _known(name, json.loads(value)) if kind in (dict, list) else kind(value)
+    return _known(name, json.loads(value) if kind in (dict, list) else kind(value))
 
 
 def _known(name: str, value: Any) -> Any:
-    """A value of JSON, if it is what its column holds."""
-    if not is_a(value, KINDS.get(name, float)):
+    """A value of JSON, if it is what its column holds and a store can hold it."""
+    kind = KINDS.get(name, float)
+    if not is_a(value, kind):
         raise TypeError(name)
+    if kind is int and not -LARGEST <= value <= LARGEST:
+        raise OverflowError(name)
+    if kind is float:
+        float(value)  # an OverflowError for a whole number that is too large
+    else:
+        json.dumps(value, ensure_ascii=False).encode()  # a ValueError for half of a pair of surrogates
     return value
-
-
-def digest(table: Sequence[Row]) -> str:
-    """A hash of the content, the same for both formats and for columns that are not there or empty."""
-    content = [{k: float(v) if isinstance(v, float | int) else v for k, v in r.items() if v is not None} for r in table]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def check_count(raw: Sequence[Row]) -> None:
-    """Compare the number of rows with the one that every row carries; exports of the first version carry none."""
-    counts = {str(row.get(WHOLENESS[0]) or "") for row in raw if isinstance(row, dict)}
-    if counts <= {""}:
-        return
-    wanted = counts.pop()
-    if counts or wanted != str(len(raw)):
-        raise ExportFileError(f"must have the {wanted} rows it was written with, got {len(raw)}")
-
-
-def check_content(raw: Sequence[Row], table: Sequence[Row]) -> None:
-    hashes = {str(row.get(WHOLENESS[1]) or "") for row in raw}
-    if not hashes <= {"", digest(table)}:
-        raise ExportFileError("has other content than it was written with, or a newer version wrote it; export it anew")
-
-
-def _of_an_epoch(name: str) -> bool:
-    return name in OF_AN_EPOCH or name.startswith(("val_", "test_"))
-
-
-def check_run(rows: Sequence[Row]) -> None:
-    """Check the rows of one run: one run's settings, possible numbers, whole epochs."""
-    first = rows[0]
-    name = f"run {first['run']}"
-    for row in rows[1:]:
-        for column, value in row.items():
-            if not _of_an_epoch(column) and value != first[column]:
-                raise ExportFileError(
-                    f"{name}: {column} must be the same in all rows, got {first[column]!r} and {value!r}"
-                )
-    try:
-        config = from_mapping(first)
-    except (TypeError, ValueError) as error:
-        raise ExportFileError(f"{name}: {error}") from error
-    if config.key() != first["run"]:
-        raise ExportFileError(f"{name}: its settings are those of run {config.key()}")
-    check_epochs(name, config, [row for row in rows if row["epoch"] is not None], first["state"])
-
-
-def check_epochs(name: str, config: RunConfig, rows: Sequence[Row], state: str) -> None:
-    seen: set[int] = set()
-    for row in rows:
-        number = row["epoch"]
-        if not 0 <= number < config.epochs:
-            raise ExportFileError(f"{name}: epoch must be between 0 and {config.epochs - 1}, got {number}")
-        if number in seen:
-            raise ExportFileError(f"{name}: epoch {number} is there twice")
-        seen.add(number)
-        for column, value in row.items():
-            if _of_an_epoch(column) and value is not None:
-                check_number(f"{name}, epoch {number}: {column}", column, value)
-    # Boosted trees may stop early; a run that diverged or goes on has the epochs before that.
-    wanted = config.epochs if state == "done" and not config.is_trees else max(1, len(rows)) if state == "done" else 0
-    if len(rows) < wanted:
-        raise ExportFileError(f"{name} is done, so it must have all {wanted} epochs, got {len(rows)}")
-    if seen != set(range(len(seen))):
-        raise ExportFileError(f"{name}: epochs must follow one another from 0, got {len(seen)} up to {max(seen)}")
-
-
-def check_number(where: str, column: str, value: float) -> None:
-    if any(part in column for part in RANGES):
-        if not 0 <= value <= 1:
-            raise ExportFileError(f"{where} must be between 0 and 1, got {value}")
-    elif column == "train_loss":
-        if not math.isfinite(value):
-            raise ExportFileError(f"{where} must be finite, got {value}")
-    elif not 0 <= value < math.inf:
-        raise ExportFileError(f"{where} must be finite and not negative, got {value}")
 
 
 def check_data(store: Store, groups: Iterable[Sequence[Row]]) -> None:
