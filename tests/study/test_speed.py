@@ -186,6 +186,18 @@ def test_a_ratio_of_steps_at_two_rates_is_warned_of(lr):
     assert warnings(runs) == ([expected] if lr == 0.01 else [])
 
 
+def test_warnings_tell_apart_rates_that_are_equal_to_six_digits():
+    near = 0.0030000001
+    runs = [
+        made(loss, s, SLOW, lr=lr) for loss, lr in (("cross-entropy", 0.003), ("hypersimplex", near)) for s in (0, 1)
+    ]
+    assert any(f"hypersimplex {near} and cross-entropy 0.003 at" in w for w in warnings(runs))
+    runs = [made(loss, 0, SLOW, lr=lr) for loss in ("cross-entropy", "hypersimplex") for lr in (0.003, near)]
+    assert any("the best learning rate, 0.003, is the lowest tried" in w for w in warnings(runs))
+    runs = [made("mse", 0, SLOW if lr == 0.003 else FAST, lr=lr) for lr in (0.003, near)]
+    assert any(f"the best learning rate, {near}, is the highest tried" in w for w in warnings(runs))
+
+
 def test_what_is_not_finished_is_said():
     runs = [made(loss, s, SLOW) for loss in ("cross-entropy", "hypersimplex") for s in range(3)]
     assert not any("finished" in w for w in warnings(runs))

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from hypersimplex.study.config import RunConfig, is_foil
+from hypersimplex.study.config import RunConfig, is_foil, short
 from hypersimplex.study.records import Run
 from hypersimplex.study.results import best_epoch
 from hypersimplex.study.schema import FINISHED
@@ -45,7 +45,7 @@ def at_two_rates(config: Mapping[str, RunConfig], cells: Sequence[Cell], reached
     ):
         mine, theirs = rate[dataset, batch, loss], rate[dataset, batch, base]
         if mine != theirs:
-            apart[dataset].append(f"{loss} {mine:g} and {base} {theirs:g} at batch size {batch}")
+            apart[dataset].append(f"{loss} {short(mine)} and {base} {short(theirs)} at batch size {batch}")
     return [
         f"{dataset}: steps are compared at the learning rate of each loss, {', '.join(where)}; a part of the ratio may "
         "be the rate's."
@@ -73,7 +73,7 @@ def at_the_edge(config: Mapping[str, RunConfig], results: Sequence[Result]) -> l
             which = "highest" if best == max(rates) else "lowest"
             edges[dataset, which, best].append(f"{loss} at {batch}" if batch else loss)
     found = [
-        f"{dataset}: the best learning rate, {rate:g}, is the {which} tried for {', '.join(where)}; try one "
+        f"{dataset}: the best learning rate, {short(rate)}, is the {which} tried for {', '.join(where)}; try one "
         f"{'above' if which == 'highest' else 'below'} it."
         for (dataset, which, rate), where in edges.items()
     ]
