@@ -12,6 +12,7 @@ from sklearn import metrics
 from hypersimplex.study import evaluation
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.data import load_cached
+from hypersimplex.study.measures import MEASURES
 from hypersimplex.study.records import Epoch, Run
 from hypersimplex.study.results import best_epoch, results
 from hypersimplex.study.stats import cells
@@ -119,6 +120,9 @@ def test_a_study_of_an_uneven_table_by_another_metric(tmp_path, metric):
     own += ["--loss", "cross-entropy", "--loss", "hypersimplex", "--seed", "0", "--seed", "1", "--lr", "0.01"]
     output = call("study", "run", *own, "--lr", "0.03", "--metric", metric, "--threads", "1", "--store", store)
     assert output.rstrip().endswith(f"report: {store.with_suffix('.html')}")
+    title = MEASURES[metric.replace("-", "_")].title
+    line = next(part for part in " ".join(output.split()).split("sanity check")[1:])
+    assert f" {title}; the networks" in line
     assert {"auc": "AUC", "log-loss": "log loss", "f1": "F1"}.get(metric, "balanced accuracy") in store.with_suffix(
         ".html"
     ).read_text()

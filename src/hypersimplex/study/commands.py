@@ -227,9 +227,10 @@ def yardsticks(study: Study, runtime: Runtime, runs: Sequence[Run]) -> Iterator[
             data = load_for(config, runtime.data_folder)
         except DataError:  # nothing was missing, so the data was not needed
             continue
-        accuracy = logistic_regression(data, config.subset, config.validation)
-        if accuracy is not None:
-            yield sentence(dataset, accuracy, runs)
+        found = logistic_regression(data, config.subset, config.validation)
+        said = found and sentence(dataset, found, runs)
+        if said:
+            yield said
 
 
 def drop_checkpoints(store: Store, study: Study) -> None:
