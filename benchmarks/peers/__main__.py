@@ -60,7 +60,7 @@ def bench(
     try:
         from benchmarks.peers import run
     except ModuleNotFoundError as error:
-        typer.echo(f"error: hypersimplex bench needs {error.name}; install it with: pip install 'hypersimplex[study]'")
+        typer.echo(f"error: hypersimplex bench needs {error.name}; install it with: pip install -e '.[dev]'")
         raise typer.Exit(1) from None
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")

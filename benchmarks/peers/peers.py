@@ -60,7 +60,7 @@ PEERS = [
         PROJECTION,
         "the projection, in JAX, compiled by `jax.jit`",
         adapters.ours_in_jax,
-        "pip install 'hypersimplex[jax]'",
+        "pip install 'jax>=0.4.30'",
         jax=True,
     ),
     Peer(

@@ -8,6 +8,8 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from hypersimplex._packages import packages_of
+
 Failure = tuple[str, int, int]
 
 
@@ -19,11 +21,14 @@ def is_installed(name: str) -> bool:
 
 
 def missing(what: str, needs: str, extra: str) -> ModuleNotFoundError:
-    """The error for a missing package. Its command works from a checkout and from a wheel: pip keeps the installed
-    hypersimplex and adds the packages of the extra."""
-    brings_torch = extra in ("torch", "sklearn", "study", "ray") and not is_installed("torch")
-    first = " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
-    command = f"pip install 'hypersimplex[{extra}]'{first if brings_torch else ''}"
+    """The error for a missing package. Its command names the packages of the extra, and never this library.
+
+    So it works for a checkout and for a wheel, and asks no index for a name that a stranger could have taken there.
+    """
+    packages = packages_of(extra)
+    command = "pip install " + (" ".join(packages) or f"'.[{extra}]' in a checkout of hypersimplex")
+    if any(p.startswith("'torch") for p in packages) and not is_installed("torch"):
+        command += " (without a GPU, first: pip install torch --index-url https://download.pytorch.org/whl/cpu)"
     return ModuleNotFoundError(f"{what} needs {needs}; install it with: {command}")
 
 
