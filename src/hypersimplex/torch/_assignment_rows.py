@@ -1,6 +1,5 @@
 """The rows of soft_assignment as tensors: CPU memory by the kernel, other devices by their backend, over all ranks."""
 
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,29 +18,20 @@ Array = NDArray[Any]
 
 
 def solve(
-    x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None = None, ranks: Ranks | None = None,
-    gradients: bool = True,
-) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
+    rows: Any, x: Tensor, capacity: Tensor, start: Tensor | None = None, gradients: bool = True
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """y, in the dtype it was computed in, the biases, and the inverse if gradients, which need it, are wanted."""
-    rows: Any = None
-    error: Exception | None = None
-    limits = np.zeros(0)
-    try:
-        rows, limits = _read(x, k, capacity, tau, ranks)
-        if ranks is not None:
-            rows.project(np.zeros(x.shape[1]))  # a bad row must be told before the others wait for its sums
-    except Exception as own:
-        if ranks is None:
-            raise
-        error = own
-    if ranks is not None:
-        _agree(ranks, x.shape[1], limits, float(tau), error)
-    first = np.zeros(x.shape[1]) if start is None else start.detach().cpu().double().numpy()
+    limits = limits_of(capacity, x.shape[1])
+    first = np.zeros(x.shape[1]) if start is None else _host(start)
     found = _assignment.find(rows, limits, np.maximum(first - first.min(initial=0.0), 0))
     y, bias = torch.as_tensor(rows.y, device=x.device), torch.as_tensor(found.bias).to(x.device, computed(x.dtype))
     if not gradients:
         return y, bias, None
     return y, bias, torch.as_tensor(_assignment.inverse(rows, found.bias)).to(x.device, bias.dtype)
+
+
+def limits_of(capacity: Tensor, experts: int) -> Array:
+    return _assignment.as_capacity(_host(capacity), experts)
 
 
 def column_sums(v: Tensor) -> Tensor:
@@ -51,36 +41,21 @@ def column_sums(v: Tensor) -> Tensor:
     return torch.from_numpy(sums).to(v.dtype)
 
 
-def _read(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, ranks: Ranks | None) -> tuple[Any, Array]:
-    limits = _assignment.as_capacity(capacity.detach().cpu().double().numpy(), x.shape[1])
-    _checks.check_numbers(0, float(tau), x.shape[1], "dim -1")
+def rows_of(x: Tensor, k: Tensor, tau: Tensor, ranks: Ranks | None = None) -> Any:
+    """The rows of this process; sums over them are those of all ranks."""
+    temperature = float(tau.detach())
+    _checks.check_numbers(0, temperature, x.shape[1], "dim -1")
     add, most = (_over(ranks.sum), _over(ranks.maximum)) if ranks else (np.asarray, np.asarray)
-    backend = pick(x)
+    backend, k = pick(x), k.detach()
     if backend is not kernel:
-        return TensorRows(x.detach(), k.detach(), float(tau), backend, add, most), limits
+        return TensorRows(x.detach(), k, temperature, backend, add, most)
     memory = even("input", x).contiguous().numpy()
     one, each = (0.0, doubles("k", k, x.shape[:1]).numpy()) if k.dim() else (float(k), None)
-    return MemoryRows(memory, one, each, float(tau), torch.get_num_threads(), "dim -1", add, most), limits
+    return MemoryRows(memory, one, each, temperature, torch.get_num_threads(), "dim -1", add, most)
 
 
 def _over(reduce: Callable[[Tensor], Tensor]) -> Callable[[Array], Array]:
     return lambda value: reduce(torch.from_numpy(value)).numpy()
-
-
-def _agree(ranks: Ranks, experts: int, limits: Array, tau: float, error: Exception | None) -> None:
-    """Every rank raises if one of them failed, or if they do not ask for the same."""
-    asked = zlib.crc32(np.array([tau, *limits]).tobytes())
-    told = torch.tensor([int(error is None), experts, asked], device=ranks.device)
-    table = torch.stack(ranks.gather(told, [3] * ranks.size)).tolist()
-    if error is not None:
-        raise error
-    for rank, (fine, size, sum_of) in enumerate(table):
-        if not fine:
-            raise RuntimeError(f"rank {rank} failed before the assignment")
-        if size != experts:
-            raise ValueError(f"input must have the same number of experts on every rank, got {[t[1] for t in table]}")
-        if sum_of != asked:
-            raise ValueError(f"capacity and tau must be the same on every rank, got others on rank {rank}")
 
 
 class TensorRows:

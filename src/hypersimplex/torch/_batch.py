@@ -152,6 +152,15 @@ def check(input: object, target: object, settings: Settings) -> None:
         )
 
 
+def plain(settings: Settings) -> Settings:
+    """With plain numbers where they may have come as others."""
+    if type(settings.ignore_index) is not int:
+        settings = settings._replace(ignore_index=whole("ignore_index", settings.ignore_index))
+    if type(settings.label_smoothing) is not float:
+        settings = settings._replace(label_smoothing=smoothing(settings.label_smoothing))
+    return settings
+
+
 def check_smoothing(value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"label_smoothing must be between 0 and 1, got {value}")
@@ -245,6 +254,11 @@ def check_numbers(k: Tensor, tau: Tensor, samples: int) -> None:
     wrong = ~((k >= 0) & (k <= samples))
     if bool(wrong.any()):
         raise _checks.bad_count(float(k[wrong][0]), samples)
+
+
+def needs_gradient(*values: object) -> bool:
+    """Whether what is computed with these values has one."""
+    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in values)
 
 
 def is_readable(value: Tensor) -> bool:

@@ -1,7 +1,12 @@
-"""Probabilities from scores, by one number: the sharpness that makes the labels of a calibration most likely."""
+"""Probabilities from scores, by one number: the sharpness that makes the labels of a calibration most likely.
 
+A calibration reads batches of logits, or of logits and targets; with a group every rank has its own ones.
+"""
+
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +17,62 @@ MOST = 10_000  # samples that are kept: one number needs no more
 MOST_OF_A_BATCH = 1_000
 _STEPS = 40
 _LOG_LIMIT = 10.0
+
+_Pair = tuple[Tensor, Tensor | None]
+_END = object()
+
+
+def check(batches: Any) -> Iterable[Any]:
+    if isinstance(batches, Tensor) or (isinstance(batches, tuple) and _is_pair(batches)):
+        raise TypeError("batches must be an iterable of batches, got a single one: put it into a list")
+    return batches  # type: ignore[no-any-return]
+
+
+def pair(batch: Any) -> _Pair:
+    """Logits, and targets if there are some."""
+    if isinstance(batch, Tensor):
+        return batch, None
+    if not _is_pair(batch):
+        kind = type(batch).__name__
+        raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
+    return batch[0], batch[1]
+
+
+def _is_pair(batch: object) -> bool:
+    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)
+
+
+def each(begin: Callable[[], Iterable[Any]], read: Callable[[Any], _Pair], ranks: Any) -> Iterator[_Pair]:
+    """The batches, as they are read. All ranks raise if one of them fails, or has no batch where another one has."""
+    source: Iterator[Any] | None = None
+
+    def tell() -> tuple[_Pair | None, list[int]]:
+        nonlocal source
+        source = iter(begin()) if source is None else source
+        batch = next(source, _END)
+        if batch is _END:
+            return None, [1, 0, 0]
+        found = read(batch)
+        return found, [1, 1, int(found[1] is not None)]
+
+    for number in itertools.count():
+        found = tell()[0] if ranks is None else _next_of_all(ranks, tell, number)
+        if found is None:
+            return
+        yield found
+
+
+def _next_of_all(ranks: Any, tell: Callable[[], tuple[_Pair | None, list[int]]], number: int) -> _Pair | None:
+    from hypersimplex.torch._ranks import exchange
+
+    found, (there, targets, *_) = exchange(ranks, "calibrate", tell)
+    if any(there) and not all(there):
+        rank = there.index(0)
+        raise ValueError(f"batches must be as many on every rank, got {number} on rank {rank}")
+    if any(targets) and not all(targets):
+        rank = targets.index(0)
+        raise ValueError(f"batches must hold targets on every rank or on none, got logits alone on rank {rank}")
+    return found
 
 
 def probabilities(scores: Tensor, sharpness: Tensor, independent: bool) -> Tensor:

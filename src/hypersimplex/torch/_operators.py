@@ -45,7 +45,7 @@ def _fake_project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, 
 
 
 def _assign(x: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    y, bias, inverse = _assignment_rows.solve(x, k, capacity, tau)
+    y, bias, inverse = _assignment_rows.solve(_assignment_rows.rows_of(x, k, tau), x, capacity)
     assert inverse is not None
     return _as_promised(y.to(x.dtype), x), bias, inverse
 

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from hypersimplex._search import ACTIVE, ACTIVE_SUM, Found, Start, is_flat, middle, search
 from hypersimplex.torch import _batch, _columns
+from hypersimplex.torch._agreement import Agreement
 from hypersimplex.torch._batch import Batch, Outcome, Settings, result_dtype
 from hypersimplex.torch._boundary import computed
-from hypersimplex.torch._ranks import Agreement, Ranks, refuse_second_order
+from hypersimplex.torch._ranks import Ranks, refuse_second_order
 from hypersimplex.torch.backends import pick
 
 MOST_STEPS = 24

@@ -1,24 +1,23 @@
-"""The ranks of a process group: the few collectives the loss uses, and what must be agreed before the first large one.
+"""The ranks of a process group: their few collectives, and what must be agreed before the first that counts on it.
 
 Only all_reduce and all_gather of equal shapes travel, which gloo and NCCL both have.
 """
 
-import math
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from hypersimplex import _checks
-from hypersimplex.torch._batch import Batch, Settings, per_class
-from hypersimplex.torch._boundary import computed
-from hypersimplex.torch.decisions import is_multilabel
+T = TypeVar("T")
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-_NUMBERS = 9  # of a rank's batch; then one for each setting
+CALLS = ["hypersimplex_loss", "soft_assignment", "calibrate", "backward_in_chunks"]
+_NUMBERS = 18  # that a rank tells: which call it makes, whether it can, and what else the call needs
 _MESSAGE_BYTES = 512
 
 
@@ -42,6 +41,13 @@ class Ranks:
         parts = [torch.empty_like(padded) for _ in rows]
         dist.all_gather(parts, padded, group=self.group)
         return [part[:count].to(value.device) for part, count in zip(parts, rows, strict=True)]
+
+    def sum_unless(self, refused: bool, value: Tensor) -> Tensor:
+        """For backward passes: the sum, or an error on every rank if one of them wants the second derivative."""
+        total = self.sum(torch.cat((value, value.new_full((1,), refused))))
+        if refused or bool(total[-1] != 0):
+            raise second_order()
+        return total[:-1]
 
     def _reduce(self, value: Tensor, op: Any) -> Tensor:
         there = value.detach().to(self.device, copy=True).contiguous()
@@ -71,106 +77,90 @@ def _device(group: Any, input: object) -> torch.device:
     return torch.device("cpu") if backend == "gloo" else own
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """What every rank knows of the others."""
+def exchange(
+    ranks: Ranks,
+    call: str,
+    tell: Callable[[], tuple[T, Sequence[int] | Tensor]],
+    explain: Callable[[T], Exception] | None = None,
+) -> tuple[T, list[list[int]]]:
+    """Let every rank know what the others tell of this call, before the first collective that counts on it.
 
-    rows: list[int]  # samples times positions, ignored ones included
-    kept: list[int]  # those that are not ignored
-    finite: bool  # all logits and dense targets
-    composed: bool  # some rank must see inside the loss
-    multilabel: bool  # some rank has dense targets of several dims that do not sum to 1
+    `tell` gives what this rank has read, and whole numbers for the others, of which the first is 1. Whatever may fail
+    on one rank alone belongs there. If it raises, all ranks raise: that one its own error, the others one that names
+    the rank and its error. So none of them waits, and if they catch the error, they are in step. Where only the device
+    knows of a failure, the first number is 0, and `explain` says what it was.
 
-    @property
-    def samples(self) -> int:
-        return sum(self.kept)
-
-
-def describe(batch: Batch, target: Tensor, settings: Settings, composed: bool, device: torch.device) -> Tensor:
-    """What a rank tells the others of its call. Whatever can fail must fail here, or in reading the batch."""
-    classes, rows = batch.classes, math.prod(batch.shape)
-    told = [1, classes, DTYPES.index(batch.logits.dtype), int(batch.dense), rows, rows, 0, int(composed), 0]
-    told += [_fingerprint(name, value, classes) for name, value in settings._asdict().items()]
-    numbers = torch.tensor(told, dtype=torch.int64, device=device)
-    # These stay on the device: the exchange is the only point where the host waits for them.
-    numbers[6] = _is_finite(batch).to(numbers)
-    if batch.dense:
-        numbers[8] = is_multilabel(target).to(numbers)
-    else:
-        kept, wrong = _kept_and_wrong(batch, settings)
-        numbers[0] -= wrong.any().to(numbers)
-        numbers[5] = kept.sum().to(numbers)
-    return numbers
-
-
-def agree(
-    ranks: Ranks, told: Tensor | None, batch: Batch | None, settings: Settings, error: Exception | None
-) -> Agreement:
-    """Exchange what the ranks tell; raise on every rank if one of them failed or they do not fit together."""
-    size = _NUMBERS + len(Settings._fields)
-    told = torch.zeros(size, dtype=torch.int64, device=ranks.device) if told is None else told
-    table = torch.stack(ranks.gather(told, [size] * ranks.size), dim=1).tolist()
-    ok, classes, dtypes, dense, rows, kept, finite, composed, multilabel, *given = table
-    if not all(ok):
-        _raise_failure(ranks, batch, settings, error, ok)
-    _same("input must have the same number of classes", classes)
-    _same("input must have the same dtype", [str(DTYPES[code]) for code in dtypes])
-    _same("target must be of the same kind", ["dense" if d else "class indices" for d in dense])
-    for name, prints in zip(Settings._fields, given, strict=True):
-        for rank, value in enumerate(prints):
-            if value != prints[0]:
-                raise ValueError(f"{name} must be the same on every rank, got another on rank {rank} than on rank 0")
-    return Agreement(rows, kept, all(finite), any(composed), any(multilabel))
+    Return what was read and, for each number, its values on all ranks.
+    """
+    own: Any = None
+    error: Exception | None = None
+    told = torch.zeros(_NUMBERS, dtype=torch.int64, device=ranks.device)
+    told[0] = CALLS.index(call)
+    try:
+        own, numbers = tell()
+        told[1 : 1 + len(numbers)] = torch.as_tensor(numbers, device=ranks.device)
+    except Exception as found:
+        error = found
+    calls, fine, *rest = torch.stack(ranks.gather(told, [_NUMBERS] * ranks.size), dim=1).tolist()
+    if len(set(calls)) > 1:
+        raise RuntimeError(f"every rank must make the same call, got {[CALLS[at] for at in calls]}") from error
+    if not all(fine):
+        if error is None and not fine[ranks.rank]:
+            assert explain is not None
+            error = explain(own)
+        _raise_failure(ranks, error, fine.index(0))
+    return own, rest
 
 
-def _kept_and_wrong(batch: Batch, settings: Settings) -> tuple[Tensor, Tensor]:
-    """Which labels are not ignored, and which of them are no class."""
-    kept = batch.target != settings.ignore_index
-    return kept, kept & ((batch.target < 0) | (batch.target >= batch.classes))
+def together(ranks: Ranks | None, call: str, step: Callable[[], T]) -> T:
+    """What a step gives. If it fails on one rank, all ranks raise."""
+    return step() if ranks is None else exchange(ranks, call, lambda: (step(), [1]))[0]
 
 
-def _is_finite(batch: Batch) -> Tensor:
-    """One pass: an infinity or a NaN makes the sum infinite or NaN. Sums that overflow only cost time."""
-    wide = computed(batch.logits.dtype)
-    total = batch.logits.detach().sum(dtype=wide)
-    if batch.dense:
-        total = total + batch.target.detach().sum(dtype=wide)
-    return torch.isfinite(total)
-
-
-def _fingerprint(name: str, value: Any, classes: int) -> int:
-    """The same for 1, 1.0 and a tensor of ones."""
-    if value is None or name in ("ignore_index", "reduction"):
-        return zlib.crc32(repr(value).encode())
-    each = per_class(name, value, classes, torch.device("cpu")).detach().contiguous()
-    return zlib.crc32(each.numpy().tobytes())
-
-
-def _same(rule: str, values: list[Any]) -> None:
-    if len(set(values)) > 1:
-        raise ValueError(f"{rule} on every rank, got {values}")
-
-
-def _raise_failure(
-    ranks: Ranks, batch: Batch | None, settings: Settings, error: Exception | None, ok: list[int]
-) -> None:
+def _raise_failure(ranks: Ranks, error: Exception | None, failed: int) -> None:
     """The rank that failed raises its own error, the others say which one failed and why."""
-    if error is None and not ok[ranks.rank]:
-        assert batch is not None
-        _, wrong = _kept_and_wrong(batch, settings)
-        error = _checks.bad_label(int(batch.target[wrong][0]), batch.classes)
     text = f"{type(error).__name__}: {error}".encode()[:_MESSAGE_BYTES] if error is not None else b""
     message = torch.zeros(_MESSAGE_BYTES, dtype=torch.uint8)
     message[: len(text)] = torch.tensor(list(text), dtype=torch.uint8)
     parts = ranks.gather(message.to(ranks.device), [_MESSAGE_BYTES] * ranks.size)
     if error is not None:
         raise error
-    failed = ok.index(0)
     said = bytes(parts[failed].tolist()).rstrip(b"\0").decode(errors="replace")
     raise RuntimeError(f"rank {failed} failed: {said}")
+
+
+def same(rule: str, values: list[Any]) -> None:
+    if len(set(values)) > 1:
+        raise ValueError(f"{rule} on every rank, got {values}")
+
+
+def same_dtype(codes: list[int]) -> None:
+    same("input must have the same dtype", [str(DTYPES[code]) for code in codes])
+
+
+def same_values(name: str, prints: list[int]) -> None:
+    """That all ranks have the same fingerprint of an argument."""
+    for rank, value in enumerate(prints):
+        if value != prints[0]:
+            raise ValueError(f"{name} must be the same on every rank, got another on rank {rank} than on rank 0")
+
+
+def dtype_code(dtype: torch.dtype) -> int:
+    if dtype not in DTYPES:
+        raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {dtype}")
+    return DTYPES.index(dtype)
+
+
+def fingerprint(value: Any) -> int:
+    """Of numbers, the same for 1, 1.0 and a tensor of 1."""
+    return zlib.crc32(np.ascontiguousarray(value, dtype=np.float64).tobytes())
+
+
+def second_order() -> RuntimeError:
+    return RuntimeError("with group, create_graph=True is not possible: the second derivative needs all ranks")
 
 
 def refuse_second_order() -> None:
     """For backward passes: a part of the second derivative would be missing without a word."""
     if torch.is_grad_enabled():
-        raise RuntimeError("with group, create_graph=True is not possible: the second derivative needs all ranks")
+        raise second_order()

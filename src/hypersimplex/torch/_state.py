@@ -106,14 +106,18 @@ class State(KeepsDigits):
     def _buffers_for(self, classes: int, loss: Tensor) -> dict[str, Any]:
         """The running averages, made if this is the first batch."""
         buffers = self._buffers
-        if not buffers.keys() >= _tracking.NAMES_SET:
-            name = min(_tracking.NAMES_SET - buffers.keys())
-            raise TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
+        self._check_buffers()
         if buffers["threshold"] is None:
-            self._refuse_if_lost()
             self._make(classes, computed(loss.dtype), loss.device)
         self._check_classes(classes)
         return buffers
+
+    def _check_buffers(self) -> None:
+        if not self._buffers.keys() >= _tracking.NAMES_SET:
+            name = min(_tracking.NAMES_SET - self._buffers.keys())
+            raise TypeError(f"{name} must be a buffer of the loss, got a parameter in its place")
+        if self._buffers["threshold"] is None:
+            self._refuse_if_lost()
 
     def _check_classes(self, classes: int) -> None:
         threshold = self._buffers.get("threshold")

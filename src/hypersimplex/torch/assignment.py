@@ -1,18 +1,19 @@
 """soft_assignment for PyTorch: rows that sum to k, columns to at most their capacity, and the exact gradient."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
-from hypersimplex.torch._assignment_rows import column_sums, solve
+from hypersimplex.torch._assignment_rows import column_sums, limits_of, rows_of, solve
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import has_batches, is_eager
+from hypersimplex.torch._boundary import has_batches, is_eager, kind
 from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices, piece
-from hypersimplex.torch._ranks import Ranks, members, refuse_second_order
+from hypersimplex.torch._ranks import Ranks, dtype_code, exchange, fingerprint, members, same, same_dtype, same_values
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
 
@@ -46,41 +47,99 @@ def soft_assignment(
     >>> bias
     tensor([0.7500, 0.0000])
     """
-    return assign(input, k, capacity, tau, None, group)
+    ranks = None if group is None else members(group, input)
+    y, bias, _ = assign(lambda: input, k, capacity, tau, None, ranks)
+    return y, bias
+
+
+class Share(NamedTuple):
+    """A capacity of so many times the number of tokens, of all ranks."""
+
+    of_tokens: float
 
 
 def assign(
-    input: Tensor, k: Number, capacity: Number, tau: Number, start: Tensor | None, group: Any
-) -> tuple[Tensor, Tensor]:
-    """soft_assignment with biases to start from."""
-    ranks = None if group is None else members(group, input)
-    k, capacity, tau = _as_numbers(input, k, capacity, tau)
-    if type(input) in TENSORS and is_eager() and not input.is_meta:
-        # With ranks the others may want gradients, and the inverse takes sums over all.
-        if ranks is None and not any(t.requires_grad for t in (input, k, capacity, tau)):
-            y, bias, _ = solve(input, k, capacity, tau, start, gradients=False)
-            return y.to(input.dtype), bias
-        y, bias = _apply(input, k, capacity, tau, start, ranks)
-        return y, bias
+    scores: Callable[[], Tensor], k: Number, capacity: Number | Share, tau: Number, start: Tensor | None,
+    ranks: Ranks | None,
+) -> tuple[Tensor, Tensor, Tensor | bool]:  # fmt: skip
+    """soft_assignment of what `scores` gives, from biases to start with; and for a Share whether a token has no NaN."""
     if ranks is not None:
-        raise RuntimeError("with group, soft_assignment cannot be compiled, traced or transformed")
-    return _formula(input, k, capacity, tau)
+        return _over_ranks(scores, k, capacity, tau, start, ranks)
+    input = scores()
+    known = _has_known(input) if isinstance(capacity, Share) else True
+    if isinstance(capacity, Share):
+        capacity = capacity.of_tokens * float(input.shape[0])
+    k, tau = _as_numbers(input, k, tau)
+    capacity = _as_capacity(input, capacity)
+    if not _is_plain(input):
+        return *_formula(input, k, capacity, tau), known
+    rows = rows_of(input, k, tau)
+    if not any(t.requires_grad for t in (input, k, capacity, tau)):
+        y, bias, _ = solve(rows, input, capacity, start, gradients=False)
+        return y.to(input.dtype), bias, known
+    return *_apply(input, k, capacity, tau, rows, start, None), known
 
 
-def _as_numbers(input: Tensor, k: Number, capacity: Number, tau: Number) -> tuple[Tensor, Tensor, Tensor]:
-    """k for each row, or one; capacity for each column, or one; tau alone."""
+def _over_ranks(
+    scores: Callable[[], Tensor], k: Number, capacity: Number | Share, tau: Number, start: Tensor | None, ranks: Ranks
+) -> tuple[Tensor, Tensor, bool]:
+    """The same, with the tokens of all ranks. They first tell each other whether they can, and whether they agree."""
+
+    def tell() -> tuple[Any, list[int]]:
+        input = scores()
+        numbers = _as_numbers(input, k, tau)
+        if input.is_meta:
+            raise _checks.no_values("input", kind(input))
+        if not _is_plain(input):
+            raise RuntimeError("with group, soft_assignment cannot be compiled, traced or transformed")
+        code = dtype_code(input.dtype)
+        rows = rows_of(input, *numbers, ranks)
+        rows.project(np.zeros(input.shape[1]))  # a bad row must be told before the others wait for its sums
+        of_experts = capacity if isinstance(capacity, Share) else _as_capacity(input, capacity)
+        limits = of_experts if isinstance(of_experts, Share) else limits_of(of_experts, input.shape[1])
+        first = 0.0 if start is None else start.detach().cpu().double().numpy()
+        told = [1, input.shape[1], code, fingerprint(rows.tau), fingerprint(limits), fingerprint(first)]
+        return (input, *numbers, of_experts, rows), [*told, input.shape[0], int(_has_known(input))]
+
+    given, (experts, dtypes, taus, limits, starts, tokens, known, *_) = exchange(ranks, "soft_assignment", tell)
+    same("input must have the same number of experts", experts)
+    same_dtype(dtypes)
+    for name, prints in (("tau", taus), ("capacity", limits), ("bias", starts)):
+        same_values(name, prints)
+    input, of_rows, temperature, of_experts, rows = given
+    if isinstance(of_experts, Share):
+        of_experts = _as_capacity(input, of_experts.of_tokens * sum(tokens))
+    # With gradients, whatever this rank needs: the others may need them, and the inverse takes sums over all.
+    return *_apply(input, of_rows, of_experts, temperature, rows, start, ranks), any(known)
+
+
+def _is_plain(input: Tensor) -> bool:
+    return type(input) in TENSORS and is_eager() and not input.is_meta
+
+
+def _has_known(input: Tensor) -> Tensor:
+    """Whether some token is without a NaN."""
+    return ~input.isnan().any(1).all()
+
+
+def _as_numbers(input: Tensor, k: Number, tau: Number) -> tuple[Tensor, Tensor]:
+    """k for each row, or one; tau alone."""
     check_input(input, -1)
     if input.dim() != 2:
         raise _checks.not_a_matrix("input", input.shape)
     _checks.check_numbers(k, tau, input.shape[1], "dim -1")
-    k = over_slices("k", k, input, 1)
-    capacity, tau = (as_tensor(name, value, input) for name, value in (("capacity", capacity), ("tau", tau)))
+    k, tau = over_slices("k", k, input, 1), as_tensor("tau", tau, input)
     if tau.numel() != 1:
         raise ValueError(f"tau must be one number, got shape {tuple(tau.shape)}")
-    tau = tau.reshape(())
+    return k, tau.reshape(())
+
+
+def _as_capacity(input: Tensor, capacity: Number) -> Tensor:
+    """For each column, or one."""
+    capacity = as_tensor("capacity", capacity, input)
     if capacity.dim() and capacity.shape not in ((1,), (input.shape[1],)):
         raise _checks.wrong_shape("capacity", (input.shape[1],), capacity.shape)
-    return k, capacity, tau
+    return capacity
 
 
 class Assignment(torch.autograd.Function):
@@ -91,9 +150,10 @@ class Assignment(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, start: Tensor | None, ranks: Ranks | None
-    ) -> tuple[Tensor, Tensor]:
-        y, bias, inverse = solve(input, k, capacity, tau, start, ranks)
+        ctx: Any, input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor, rows: Any, start: Tensor | None,
+        ranks: Ranks | None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        y, bias, inverse = solve(rows, input, capacity, start)
         ctx.save_for_backward(y, inverse, k, capacity, tau)
         ctx.backend, ctx.ranks, ctx.dtype = pick(input), ranks, input.dtype
         ctx.mark_non_differentiable(bias)
@@ -102,8 +162,6 @@ class Assignment(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         y, inverse, k, capacity, tau = ctx.saved_tensors
-        if ctx.ranks is not None:
-            refuse_second_order()
         again = torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager()
         backend: Backend = plain if again else ctx.backend
         if not again:
@@ -112,7 +170,7 @@ class Assignment(torch.autograd.Function):
         pulled = backend.pullback(y, v, tau, 1, (True, False, False))[0]
         sums = column_sums(pulled) if backend is kernel else torch.where(torch.isnan(y), 0, pulled).sum(0)
         if ctx.ranks is not None:
-            sums = ctx.ranks.sum(sums)
+            sums = ctx.ranks.sum_unless(torch.is_grad_enabled(), sums)
         shift = inverse @ sums * tau.to(inverse.dtype)
         moved = v - shift if again else torch.sub(v, shift, out=pulled)
         to_x, to_k, to_tau = backend.pullback(
@@ -123,7 +181,7 @@ class Assignment(torch.autograd.Function):
         if to_tau is not None:
             to_tau = to_tau.to(tau.dtype).sum()
         to_capacity = shift.to(capacity.dtype).sum_to_size(capacity.shape)
-        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau, None, None
+        return to_x.to(ctx.dtype), to_k, to_capacity, to_tau, None, None, None
 
 
 # As in _projection.py: where this is called there are no transforms to check for.

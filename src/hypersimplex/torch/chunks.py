@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from hypersimplex.torch._ranks import Ranks, members, together
+from hypersimplex.torch.modules import HyperSimplexLoss
+
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
@@ -51,41 +54,74 @@ def backward_in_chunks(
     >>> torch.allclose(torch.autograd.grad(whole, model.weight)[0], model.weight.grad)
     True
     """
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
-        raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
-    names, parts = _read(inputs)
-    # At least one chunk: a rank without samples takes part in the exchange of gradients all the same.
-    chunks = list(zip(*(part.split(chunk_size) for part in parts), strict=True))
-    inner = model.module if isinstance(model, DistributedDataParallel) else model
-    before = {name: buffer.clone() for name, buffer in inner.named_buffers()}
-    began = _RandomState(parts)
-    outputs, states = [], []
+    ranks, call = _ranks(model, loss), "backward_in_chunks"
+    chunks: list[_Chunks] = []
+
+    def first_pass() -> list[Tensor]:
+        chunks.append(_Chunks(model, inputs, chunk_size))
+        return chunks[0].logits()
+
     try:
-        with torch.no_grad():
-            try:
-                for chunk in chunks:
-                    states.append(_RandomState(chunk))
-                    outputs.append(_logits(inner, names, chunk))
-            finally:  # before the loss: its thresholds may be buffers of the model
-                for name, buffer in inner.named_buffers():
-                    if name in before:
-                        buffer.copy_(before[name])
+        outputs = together(ranks, call, first_pass)
+        value, gradients = together(ranks, call, lambda: _loss_gradient(loss, outputs, targets, scaler))
+    except BaseException:  # a wrong label must not cost random numbers
+        for each in chunks:
+            each.began.restore()
+        raise
+    chunks[0].backward(gradients)
+    return value
+
+
+def _ranks(model: nn.Module, loss: object) -> Ranks | None:
+    """Who must know if a step fails here: the ranks that wait for this one's gradients, or for its logits."""
+    group = model.process_group if isinstance(model, DistributedDataParallel) else None
+    if group is None and isinstance(loss, HyperSimplexLoss):
+        group = loss.group
+    return None if group is None else members(group, next(iter(model.parameters()), None))
+
+
+class _Chunks:
+    """The inputs in chunks, and the two passes over them."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs, chunk_size: int) -> None:
+        if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
+            raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
+        self.names, self.parts = _read(inputs)
+        # At least one chunk: a rank without samples takes part in the exchange of gradients all the same.
+        self.chunks = list(zip(*(part.split(chunk_size) for part in self.parts), strict=True))
+        self.model = model
+        self.inner = model.module if isinstance(model, DistributedDataParallel) else model
+        self.began = _RandomState(self.parts)
+        self.states: list[_RandomState] = []
+
+    @torch.no_grad()
+    def logits(self) -> list[Tensor]:
+        """Of every chunk, without gradients."""
+        before = {name: buffer.clone() for name, buffer in self.inner.named_buffers()}
+        outputs = []
+        try:
+            for chunk in self.chunks:
+                self.states.append(_RandomState(chunk))
+                outputs.append(_logits(self.inner, self.names, chunk))
+        finally:  # before the loss: its thresholds may be buffers of the model
+            for name, buffer in self.inner.named_buffers():
+                if name in before:
+                    buffer.copy_(before[name])
         # Weights that autocast turned to half without gradients must not be met again.
         torch.clear_autocast_cache()
-        value, gradients = _loss_gradient(loss, outputs, targets, scaler)
-    except BaseException:  # a wrong label must not cost random numbers
-        began.restore()
-        raise
-    after = _RandomState(parts)
-    for index, chunk in enumerate(chunks):
-        states[index].restore()
-        last = index + 1 == len(chunks)
-        with nullcontext() if last else getattr(model, "no_sync", nullcontext)():  # gradients are exchanged once
-            logits = _logits(model, names, chunk)
-            with torch.autocast(logits.device.type, enabled=False):
-                logits.backward(gradients[index])
-    after.restore()
-    return value
+        return outputs
+
+    def backward(self, gradients: Sequence[Tensor]) -> None:
+        """Every chunk again, with the same random numbers, and its part of the gradient."""
+        after = _RandomState(self.parts)
+        for index, chunk in enumerate(self.chunks):
+            self.states[index].restore()
+            last = index + 1 == len(self.chunks)
+            with nullcontext() if last else getattr(self.model, "no_sync", nullcontext)():  # they are exchanged once
+                logits = _logits(self.model, self.names, chunk)
+                with torch.autocast(logits.device.type, enabled=False):
+                    logits.backward(gradients[index])
+        after.restore()
 
 
 def _loss_gradient(

@@ -20,11 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex import _checks
-from hypersimplex.torch import _batch, _own_loss, _rank_search
+from hypersimplex.torch import _own_loss, _rank_search
+from hypersimplex.torch._agreement import Agreement, Check, agree
 from hypersimplex.torch._batch import Batch, Outcome, Settings
-from hypersimplex.torch._boundary import has_memory, is_eager
-from hypersimplex.torch._ranks import DTYPES, Agreement, Ranks, agree, describe, members, refuse_second_order
+from hypersimplex.torch._ranks import Ranks, members, refuse_second_order, second_order
 
 # Joined logits up to this size are gathered: see docs/large-batches.md for the measurements.
 GATHER_BYTES = 4 << 20
@@ -43,52 +42,17 @@ def forced(way: str) -> Iterator[None]:
         _forced = before
 
 
-def compute(input: Tensor, target: Tensor, settings: Settings, group: Any) -> Outcome:
-    """The loss of all ranks' samples, on every rank; with reduction="none" the losses of this rank's samples."""
+def compute(input: Tensor, target: Tensor, settings: Settings, group: Any, check: Check | None = None) -> Outcome:
+    """The loss of all ranks' samples, on every rank; with reduction="none" the losses of this rank's samples.
+
+    `check` is a module's own: what it raises on one rank all ranks must know.
+    """
     ranks = members(group, input)
-    batch, told, error = None, None, None
-    try:
-        batch = _read(input, target, settings)
-        composed = settings.reduction == "none" or settings.label_smoothing > 0 or _needs_more(batch, settings)
-        told = describe(batch, target, settings, composed, ranks.device)
-    except Exception as found:  # every failure must reach the other ranks before it is raised
-        error = found
-    agreed = agree(ranks, told, batch, settings, error)
-    assert batch is not None
+    batch, settings, agreed = agree(ranks, input, target, settings, check)
     outcome = _rank_search.compute(input, batch, settings, ranks, agreed) if _searches(batch, agreed) else None
     if outcome is None:
         outcome = _gathered(batch, settings, ranks, agreed)
     return outcome._replace(multilabel=agreed.multilabel)
-
-
-def fail(error: Exception, input: Tensor, group: Any) -> None:
-    """Raise the error, here and in the other ranks' `compute`."""
-    agree(members(group, input), None, None, Settings(None, _batch.IGNORED, "mean", None, None, 1.0), error)
-
-
-def _read(input: Tensor, target: Tensor, settings: Settings) -> Batch:
-    if not is_eager():
-        raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
-    _batch.check(input, target, settings)
-    for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
-        if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
-            raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
-        if isinstance(value, Tensor):
-            has_memory(name, value)
-    if input.is_floating_point() and input.dtype not in DTYPES:
-        raise TypeError(f"input must be float16, bfloat16, float32 or float64, got {input.dtype}")
-    batch = _batch.fit(input, target)
-    if input.is_cpu and settings.prior is not None:
-        _batch.check_prior(_batch.per_class("prior", settings.prior, batch.classes, input.device))
-    if input.is_cpu and batch.dense:
-        _batch.check_dense(batch.target)
-    return batch
-
-
-def _needs_more(batch: Batch, settings: Settings) -> bool:
-    """Whether something besides the logits wants a gradient."""
-    others = (settings.weight, settings.k, settings.prior, settings.tau, batch.target)
-    return torch.is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in others)
 
 
 def _searches(batch: Batch, agreed: Agreement) -> bool:
@@ -141,8 +105,12 @@ class _Own(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        refuse_second_order()
-        return torch.cat(ctx.ranks.gather(grad, ctx.rows)) / ctx.ranks.size, None, None
+        refused = torch.is_grad_enabled()
+        more = torch.cat((grad.detach(), grad.new_full((1,), refused)))
+        parts = ctx.ranks.gather(more, [count + 1 for count in ctx.rows])
+        if refused or any(bool(part[-1]) for part in parts):  # all ranks raise, or none
+            raise second_order()
+        return torch.cat([part[:-1] for part in parts]) / ctx.ranks.size, None, None
 
 
 _own: Any = _Own.apply

@@ -1,11 +1,12 @@
 """The HyperSimplex loss, of one process or of all ranks of a group."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from hypersimplex.torch import _own_loss, _special
-from hypersimplex.torch._batch import Number, Outcome, Settings, smoothing, whole
+from hypersimplex.torch._batch import Number, Outcome, Settings, plain
 from hypersimplex.torch._projection import TENSORS
 
 
@@ -45,20 +46,19 @@ def hypersimplex_loss(
     >>> hypersimplex_loss(logits, torch.tensor([0, 0, 1]))
     tensor(0.0167)
     """
-    if type(ignore_index) is not int:
-        ignore_index = whole("ignore_index", ignore_index)
-    if type(label_smoothing) is not float:
-        label_smoothing = smoothing(label_smoothing)
     settings = Settings(weight, ignore_index, reduction, k, prior, tau, label_smoothing)
     return compute(input, target, settings, group).loss
 
 
-def compute(input: Tensor, target: Tensor, settings: Settings, group: Any = None) -> Outcome:
+def compute(
+    input: Tensor, target: Tensor, settings: Settings, group: Any = None, check: Callable[..., None] | None = None
+) -> Outcome:
+    """`check` is for a group: what else all ranks must know, because it may raise on one of them."""
     if type(input) not in TENSORS and _special.is_dtensor(input):
         outcome: Outcome = _special.loss(input, target, settings, group, compute)
         return outcome
     if group is None:
-        return _own_loss.compute(input, target, settings)
+        return _own_loss.compute(input, target, plain(settings))
     from hypersimplex.torch import distributed  # before any check: what fails on one rank must reach the others
 
-    return distributed.compute(input, target, settings, group)
+    return distributed.compute(input, target, settings, group, check)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -105,8 +106,14 @@ class HyperSimplexLoss(State):
         )
         one = self.num_classes not in (None, 1) and _is_flat(input) and _is_flat(target)
         if one:
-            input, target = self._one_sample(input), target.unsqueeze(0)
-        outcome = compute(input, target, settings, self.group)
+            if self.group is None:  # else by _check_ahead, where the other ranks hear of it
+                self._check_one(input)
+            input, target = input.unsqueeze(0), target.unsqueeze(0)
+        check = None
+        if self.group is not None:
+            moves = self.training and _batch.needs_gradient(input, target, *settings)
+            check = partial(self._check_ahead, one, moves)
+        outcome = compute(input, target, settings, self.group, check)
         self._check_classes(outcome.classes)
         if self.training and _tracking.can_track(outcome, self._buffers):
             self._refuse_if_folded()
@@ -154,21 +161,19 @@ class HyperSimplexLoss(State):
         """Set the thresholds to their exact average over batches of logits, or of (logits, target).
 
         With targets, `probabilities` works afterwards. Without targets, k comes from `prior` or `k`, or from the share
-        of positives seen in training. A class that has no threshold in any batch keeps the one it had.
+        of positives seen in training. A class that has no threshold in any batch keeps the one it had. With a group
+        every rank gives as many batches.
         """
-        self._read_flags()
-        self._refuse_if_folded()
-        if isinstance(batches, Tensor) or (isinstance(batches, tuple) and _is_pair(batches)):
-            raise TypeError("batches must be an iterable of batches, got a single one: put it into a list")
+
+        def begin() -> Iterable[Any]:
+            self._read_flags()
+            self._refuse_if_folded()
+            return _calibration.check(batches)
+
         found: dict[str, Tensor] = {}
         samples = _calibration.Samples()
-        for batch in batches:
-            if not isinstance(batch, Tensor) and not _is_pair(batch):
-                kind = type(batch).__name__
-                raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
-            logits, target = (batch, None) if isinstance(batch, Tensor) else batch
-            if self.num_classes not in (None, 1) and _is_flat(logits) and (target is None or _is_flat(target)):
-                logits, target = self._one_sample(logits), None if target is None else target.unsqueeze(0)
+        ranks = self._ranks()
+        for logits, target in _calibration.each(begin, self._read_batch, ranks):
             outcome = self._measure(logits, target)
             if not found:
                 own = self._buffers_for(outcome.classes, outcome.loss)
@@ -186,17 +191,11 @@ class HyperSimplexLoss(State):
             own["share"].copy_(found["share"])
             own["samples"].copy_(found["samples"])
         if samples.logits:
-            self._sharpen(torch.cat(samples.logits), torch.cat(samples.targets))
+            logits, targets = torch.cat(samples.logits), torch.cat(samples.targets)
+            scores, independent = self._scores(logits), self._independent(logits)
+            total = None if ranks is None else ranks.sum
+            self.sharpness.fill_(_calibration.sharpness(scores, targets, independent, total))
         return self
-
-    def _sharpen(self, logits: Tensor, targets: Tensor) -> None:
-        total = None
-        if self.group is not None:
-            from hypersimplex.torch._ranks import members
-
-            total = members(self.group, logits).sum
-        independent = self._independent(logits)
-        self.sharpness.fill_(_calibration.sharpness(self._scores(logits), targets, independent, total))
 
     def fold_into_(self, linear: nn.Module) -> nn.Module:
         """Write the thresholds and tau into the last layer. Its plain argmax is then the decision.
@@ -221,36 +220,60 @@ class HyperSimplexLoss(State):
             parts.append(f"label_smoothing={self.label_smoothing}")
         return ", ".join([f"reduction={self.reduction!r}", *parts, f"tau={self.tau}", f"momentum={self.momentum}"])
 
-    def _one_sample(self, input: Tensor) -> Tensor:
+    def _check_one(self, input: Tensor) -> None:
         """Logits (C,) with probabilities (C,), which without num_classes are N samples of a binary problem."""
         if input.shape[0] != self.num_classes:
-            error = ValueError(
+            raise ValueError(
                 f"input must have shape (N, {self.num_classes}), or ({self.num_classes},) for one sample, as "
                 f"num_classes says, got {tuple(input.shape)}; for a binary problem, num_classes is 1"
             )
-            if self.group is not None:
-                from hypersimplex.torch import distributed
 
-                distributed.fail(error, input, self.group)
-            raise error
-        return input.unsqueeze(0)
+    def _check_ahead(self, one: bool, moves: bool, input: Tensor, _: Tensor, classes: int) -> None:
+        """What this module may refuse, before the ranks of a group count on it."""
+        if one:
+            self._check_one(input[0])
+        if moves:
+            self._refuse_if_folded()
+            self._check_buffers()
+        self._check_classes(classes)
+
+    def _ranks(self) -> Any:
+        if self.group is None:
+            return None
+        from hypersimplex.torch._ranks import members
+
+        return members(self.group, self.classes)
 
     def _tau_of(self, threshold: Tensor) -> Tensor:
         return _batch.per_class("tau", self.tau, threshold.shape[0], threshold.device).detach()
 
+    def _read_batch(self, batch: object) -> tuple[Tensor, Tensor | None]:
+        """Logits and targets of one batch of a calibration."""
+        logits, target = _calibration.pair(batch)
+        if target is None and self._share() is None and self.k is None:
+            raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
+        if self.num_classes not in (None, 1) and _is_flat(logits) and (target is None or _is_flat(target)):
+            self._check_one(logits)
+            logits, target = logits.unsqueeze(0), None if target is None else target.unsqueeze(0)
+        return logits, target
+
+    def _share(self) -> Number | None:
+        """Of positives: as given, or as seen in training."""
+        seen = self._buffers["samples"]
+        known = self.prior is None and seen is not None and bool(seen.any())
+        return self._buffers["share"] if known else self.prior
+
     def _measure(self, logits: Tensor, target: Tensor | None) -> Outcome:
+        check = partial(self._check_ahead, False, True)
         if target is not None:
             settings = Settings(None, self.ignore_index, "sum", self.k, self.prior, self.tau, self.label_smoothing)
-            return compute(logits, target, settings, self.group)
-        prior, seen = self.prior, self._buffers["samples"]
-        if self.k is None and prior is None and seen is not None and seen.any():
-            prior = self._buffers["share"]
-        if self.k is None and prior is None:
-            raise ValueError("batches must be pairs (logits, target) unless prior or k is given, got logits alone")
+            return compute(logits, target, settings, self.group, check)
         # With k given, any target has the same thresholds.
         shape = logits.shape[:1] + logits.shape[2:]
         anything = torch.zeros_like(logits) if logits.dim() == 1 else logits.new_zeros(shape, dtype=torch.int64)
-        return compute(logits, anything, Settings(None, _batch.IGNORED, "sum", self.k, prior, self.tau), self.group)
+        prior = self._share() if self.k is None else None
+        settings = Settings(None, _batch.IGNORED, "sum", self.k, prior, self.tau)
+        return compute(logits, anything, settings, self.group, check)
 
     def _note_multilabel(self, logits: Tensor, target: Tensor, outcome: Outcome) -> None:
         found = outcome.multilabel  # with a group: that of all ranks
@@ -266,7 +289,3 @@ def _is_flat(value: object) -> bool:
 
 def _positions(logits: Tensor) -> int:
     return max(math.prod(logits.shape[2:]), 1)
-
-
-def _is_pair(batch: object) -> bool:
-    return isinstance(batch, Sequence) and len(batch) == 2 and all(isinstance(part, Tensor) for part in batch)

@@ -1,5 +1,6 @@
 """A router for mixtures of experts that keeps every expert within its capacity."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -7,10 +8,11 @@ from torch import Tensor
 
 from hypersimplex import _checks
 from hypersimplex.torch._boundary import is_compiling, is_recorded
+from hypersimplex.torch._projection import check_input
 from hypersimplex.torch._ranks import members
 from hypersimplex.torch._state import KeepsDigits
 from hypersimplex.torch._tracking import is_recomputed
-from hypersimplex.torch.assignment import assign
+from hypersimplex.torch.assignment import Share, assign
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax
 
 _MOMENTUM = 0.1  # weight of the latest batch once ten have been seen; until then the plain average
@@ -71,16 +73,16 @@ class BalancedRouter(KeepsDigits):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the weights of every token, in the input's shape. The last dim of the input holds a token's scores."""
-        if input.dim() == 0 or input.shape[-1] != self.num_experts:
-            rule = f"input must have {self.num_experts} experts along its last dim"
-            raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
-        scores = input.reshape(-1, self.num_experts)
-        if self.training and (self.group is not None or scores.shape[0]):  # other ranks may have tokens
-            capacity, known = self._read(scores)
-            y, bias = assign(scores, self.k, capacity, self.tau, self.bias.clone(), self.group)
+        ranks = members(self.group, input) if self.training and self.group is not None else None
+        read = partial(self._scores, input)
+        if ranks is not None or (self.training and read().shape[0]):  # other ranks may have tokens
+            capacity = Share(self.capacity_factor * self.k / self.num_experts)
+            y, bias, known = assign(read, self.k, capacity, self.tau, self.bias.clone(), ranks)
             if torch.is_grad_enabled() and (is_compiling() or not (is_recorded() or is_recomputed())):
-                self._track(bias, known)
+                self._track(bias, torch.as_tensor(known, device=bias.device))
+            scores = read()
         else:
+            scores = read()
             bias = self.bias.to(scores.dtype)
             y = soft_binary_argmax(scores - bias, self.k, self.tau)
         if self.hard:
@@ -94,14 +96,13 @@ class BalancedRouter(KeepsDigits):
             f"tau={self.tau}, hard={self.hard}"
         )
 
-    def _read(self, scores: Tensor) -> tuple[float, Tensor]:
-        """An expert's capacity, and whether there is a token to learn from, on any rank."""
-        tokens: Any = scores.shape[0]
-        known = ~scores.isnan().any(1).all()
-        if self.group is not None:
-            told = torch.stack((torch.full_like(known, tokens, dtype=torch.int64), known))
-            tokens, known = members(self.group, scores).sum(told)
-        return self.capacity_factor * float(tokens) * self.k / self.num_experts, known > 0
+    def _scores(self, input: Tensor) -> Tensor:
+        """A row for each token."""
+        if isinstance(input, Tensor) and (input.dim() == 0 or input.shape[-1] != self.num_experts):
+            rule = f"input must have {self.num_experts} experts along its last dim"
+            raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
+        check_input(input, -1)
+        return input.reshape(-1, self.num_experts)
 
     @torch.no_grad()
     def _track(self, bias: Tensor, known: Tensor) -> None:
