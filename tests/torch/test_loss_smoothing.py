@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
+from hypersimplex.torch.loss import Settings, compute
 from tests.torch.losses import every_path, formula, labels_of, normal, one_hot, same, using
 
 
@@ -48,6 +49,38 @@ def test_smoothed_dense_targets():
     expected = hypersimplex_loss(logits[:, 0], binary * 0.8 + 0.1)
     same(hypersimplex_loss(logits[:, 0], binary, label_smoothing=0.2), expected)
     same(hypersimplex_loss(logits[:, :1], binary[:, None], label_smoothing=0.2), expected)
+
+
+@every_path
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_column_is_two_classes_also_where_the_target_is_its_index(path, reduction, dtype):
+    """Labels of one class can only be 0; weights and ignored samples keep them labels."""
+    logits = normal(64, 1, dtype=dtype).requires_grad_()
+    target = torch.zeros(64, dtype=torch.long)
+    expected = hypersimplex_loss(logits, torch.full((64, 1), 0.95, dtype=dtype), reduction=reduction)
+    (slope,) = torch.autograd.grad(expected.sum(), logits)
+    padded, ignored = torch.cat((logits, logits[:6])), torch.cat((target, torch.full((6,), -100)))
+    with using(path):
+        plain = hypersimplex_loss(logits, target, reduction=reduction, label_smoothing=0.1)
+        weighted = hypersimplex_loss(logits, target, torch.ones(1), reduction=reduction, label_smoothing=0.1)
+        some = hypersimplex_loss(padded, ignored, reduction=reduction, label_smoothing=0.1)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    for got in (plain, weighted, some[:64] if reduction == "none" else some):
+        same(got, expected, **tolerance)
+        (gradient,) = torch.autograd.grad(got.sum(), logits, retain_graph=True)
+        torch.testing.assert_close(gradient, slope, **tolerance)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_k_of_smoothed_labels_has_all_digits(classes, share):
+    target = labels_of(64, classes=classes)
+    logits = normal(64, classes, dtype=torch.float32)
+    wanted = smooth(target, max(classes, 2), share).sum(0)[:classes]
+    weights = torch.ones(classes)
+    settings = Settings(weights, -100, "mean", None, None, 1.0, share)
+    torch.testing.assert_close(compute(logits, target, settings).mu_and_k[1].double(), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float16, torch.bfloat16, torch.float64])

@@ -28,7 +28,7 @@ class Columns(NamedTuple):
             return p - self.target
         kept = self.kept.to(p.dtype).unsqueeze(0)
         if self.smoothing:
-            p = p - kept * (self.smoothing / p.shape[0])
+            p = p - kept * spread(self.smoothing, p.shape[0])
         # Samples first, as most batches lie in memory: scatter_add would lay the others out anew.
         less = (kept * (self.smoothing - 1)).transpose(0, 1)
         return p.transpose(0, 1).scatter_add(1, self.target.unsqueeze(1), less).transpose(0, 1)
@@ -54,7 +54,7 @@ def columns(batch: Batch, ignore_index: int, smoothing: float = 0.0) -> Columns:
     counts, samples = count(safe, kept, classes), kept.sum()
     wanted = counts
     if smoothing:
-        wanted = (1 - smoothing) * counts + smoothing / classes * samples
+        wanted = (1 - smoothing) * counts + spread(smoothing, classes) * samples.to(counts)
     return Columns(torch.where(kept, logits, -torch.inf), safe, kept, wanted, samples, counts, smoothing)
 
 
@@ -65,14 +65,19 @@ def count(labels: Tensor, kept: Tensor, classes: int) -> Tensor:
     return zeros.index_add(0, labels, kept.to(counting))
 
 
+def spread(share: float, classes: int) -> float:
+    """What each class gets of a share. One column is two classes, of which the other is not written out."""
+    return share / max(classes, 2)
+
+
 def smoothed(input: Tensor, target: Tensor, settings: Settings) -> tuple[Tensor, Settings]:
-    """Dense targets of input's shape, a share of each spread over the classes. One column is two classes, of which
-    the other is not written out. Labels stay where some are ignored, or where the mean needs their weights.
+    """Dense targets of input's shape, a share of each spread over the classes. Labels stay where some are ignored, or
+    where the mean needs their weights.
     """
     if is_eager():
         has_memory("target", target)
     batch, share = fit(input, target), settings.label_smoothing
-    even = share / max(batch.classes, 2)
+    even = spread(share, batch.classes)
     if batch.dense:
         return target.to(computed(input.dtype)) * (1 - share) + even, settings._replace(label_smoothing=0.0)
     if (

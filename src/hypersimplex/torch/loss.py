@@ -39,7 +39,8 @@ def hypersimplex_loss(
         prior: the same as a share of the batch.
         tau: temperature of the projection: a number, one per class, or a tensor to be learned.
         group: a process group, or True for the default one. The batches of its ranks form one batch.
-        label_smoothing: the share of every target that is spread evenly over the classes, from 0 to 1.
+        label_smoothing: the share of every target that is spread evenly over the classes, from 0 to 1. One column
+            counts as two classes: with 0.1, targets of 1 and 0 become 0.95 and 0.05.
 
     >>> import torch
     >>> logits = torch.tensor([[2.1, 0.3], [1.6, 1.1], [1.0, 1.9]])
