@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -122,6 +123,23 @@ def test_message(path, case):
 def test_the_module_says_so_when_it_is_made(kwargs, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         HyperSimplexLoss(**kwargs)
+
+
+@pytest.mark.parametrize("weight", [10, 10.0, 2.5, np.int64(10), True, 0, 1e300, float("inf"), float("nan")])
+def test_a_number_is_no_weight(weight):
+    """nn.CrossEntropyLoss refuses it too; here it is what someone writes who means the number of classes."""
+    hint = ", or num_classes=10 for 10 classes" if weight == 10 else ""
+    message = f"weight must be a tensor with one number for each class{hint}, got {weight!r}"
+    with pytest.raises(TypeError, match="^" + re.escape(message) + "$"):
+        HyperSimplexLoss(weight)
+    with pytest.raises(TypeError, match="^" + re.escape(message) + "$"):
+        HyperSimplexLoss(weight=weight, num_classes=10)
+
+
+def test_weights_may_be_a_list():
+    expected = HyperSimplexLoss(torch.tensor([1.0, 2.0, 3.0]))(normal(N, C), GOOD)
+    assert torch.equal(HyperSimplexLoss([1.0, 2.0, 3.0])(normal(N, C), GOOD), expected)
+    assert torch.equal(HyperSimplexLoss(np.array([1.0, 2.0, 3.0]))(normal(N, C), GOOD), expected)
 
 
 def test_the_module_says_so_before_it_can_decide():

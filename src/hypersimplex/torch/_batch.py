@@ -208,6 +208,12 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
     return value.to(device, widest(device)).expand(classes)
 
 
+def number_as_weight(value: Any) -> TypeError:
+    whole = not isinstance(value, bool) and 1 <= value <= 1e6 and value == math.floor(value)
+    hint = f", or num_classes={int(value)} for {int(value)} classes" if whole else ""
+    return TypeError(f"weight must be a tensor with one number for each class{hint}, got {value!r}")
+
+
 def check_plain_numbers(k: object, prior: object, tau: object) -> None:
     """Checks of plain numbers that need no batch."""
     for name, value in (("k", k), ("prior", prior), ("tau", tau)):

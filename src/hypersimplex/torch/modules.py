@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
@@ -88,6 +89,8 @@ class HyperSimplexLoss(State):
             raise _checks.both_given(k, prior)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
+        if isinstance(weight, Real):
+            raise _batch.number_as_weight(weight)
         _batch.check_reduction(reduction)
         _batch.check_plain_numbers(k, prior, tau)
         self.label_smoothing = _batch.smoothing(label_smoothing)
