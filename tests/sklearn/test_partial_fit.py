@@ -97,6 +97,23 @@ def test_thresholds_follow_the_last_thousand_rows():
     np.testing.assert_allclose(model.threshold_, own[1] * 0.8 + own[2] * 0.2, atol=1e-5)
 
 
+@pytest.mark.parametrize("classes", [2, 4])
+def test_thresholds_follow_as_those_of_the_loss_module_do(classes):
+    """Around the sizes at which a batch's weight is at its least, 0.1, and at its most, 1."""
+    torch = pytest.importorskip("torch")
+    from hypersimplex.torch import HyperSimplexLoss
+
+    sizes = [400, 30, 700, 50, 99, 100, 101, 12, 1001, 20]
+    x, y = data(sum(sizes), classes)
+    model, criterion = still(), HyperSimplexLoss(num_classes=1 if classes == 2 else classes).double()
+    for rows in np.split(np.arange(len(x)), np.cumsum(sizes)[:-1]):
+        model.partial_fit(x[rows], y[rows], classes=np.arange(classes))
+        logits = torch.from_numpy(model._raw(x[rows])).double()
+        target = torch.from_numpy(y[rows])
+        criterion(logits.requires_grad_(), target[:, None].double() if classes == 2 else target)
+        np.testing.assert_allclose(model.threshold_, criterion.threshold, atol=1e-5)
+
+
 def test_labels_and_classes_of_the_first_call():
     x, y = data(60, 3)
     model = mlp().partial_fit(x, NAMES[y])

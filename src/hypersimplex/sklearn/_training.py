@@ -19,10 +19,9 @@ except ModuleNotFoundError as error:
 from torch import Tensor, nn
 
 from hypersimplex.boosting import HyperSimplexObjective
-from hypersimplex.torch import hypersimplex_loss
+from hypersimplex.torch import _tracking, hypersimplex_loss
 
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
-SPAN = 1000  # rows that a running average of thresholds is made of, as in HyperSimplexLoss
 ROWS_AT_ONCE = 1 << 16
 ENTRIES_AT_ONCE = 1 << 24  # of sparse rows made dense
 
@@ -121,19 +120,18 @@ class Training:
 
     def settle(self, x: Any, y: Array, weights: Any) -> Array:
         """The thresholds of these rows, all of them projected together."""
-        self.average = self._thresholds(x, y, weights)
+        self.average = self._thresholds(x, y, weights).astype(np.float64)
         self.seen = np.where(_has_both_sides(y, weights, len(self.average)), len(y), 0.0)
         return self.average.copy()
 
     def follow(self, x: Any, y: Array, weights: Any) -> Array:
-        """The average of the thresholds of about the last 1,000 rows, inf for a class that has none yet.
+        """The running average of the thresholds, as in HyperSimplexLoss; inf for a class that has none yet.
 
         A class without weight here, or with all of it, has no threshold here and keeps what it had.
         """
         here, moves = self._thresholds(x, y, weights), _has_both_sides(y, weights, len(self.average))
-        self.seen += moves * len(y)
-        rate = len(y) / np.clip(self.seen, len(y), max(SPAN, len(y)))
-        self.average += np.where(moves, rate * (here - self.average), 0.0)
+        average, seen, mu, which = (_tensor(array) for array in (self.average, self.seen, here, moves))
+        _tracking.follow(average, seen, mu, which, len(y), None)  # in place: the arrays share their memory
         return np.where(self.seen > 0, self.average, np.inf)
 
     def _thresholds(self, x: Any, y: Array, weights: Any) -> Array:

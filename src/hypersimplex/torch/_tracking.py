@@ -127,19 +127,25 @@ def _track(
         samples = samples.clamp(min=1)
     elif not counts:
         return
-    least = as_numbers(size / SPAN if momentum is None else momentum, threshold.dtype, threshold.device)
-    if momentum is None:
-        least = least.clamp(LEAST, 1)
     # A class without a positive or without a negative has no threshold in this batch; a NaN must not spoil the average.
-    moves = (k > 0) & (k < samples) & mu.isfinite()
-    seen += (moves * size).to(seen.dtype)
-    threshold += torch.where(moves, _rate(size, seen, least) * (mu - threshold), 0).to(threshold.dtype)
+    follow(threshold, seen, mu, (k > 0) & (k < samples) & mu.isfinite(), size, momentum)
     if with_share:
         total += as_numbers(counts * size, total.dtype, total.device)
-        share += (_rate(size, total, least) * (k / samples - share) * counts).to(share.dtype)
+        rate = _rate(size, total, momentum)
+        share += (rate * (k / samples - share) * counts).to(share.dtype)
 
 
-def _rate(size: Any, count: Tensor, least: Tensor) -> Tensor:
-    """The plain average, until the least weight takes over."""
+def follow(threshold: Tensor, seen: Tensor, mu: Tensor, moves: Tensor, size: Any, momentum: float | None) -> None:
+    """Move the thresholds of some classes toward mu, those of a batch, and count its samples in `seen`."""
+    seen += (moves * size).to(seen.dtype)
+    change = _rate(size, seen, momentum) * (mu - threshold)
+    threshold += torch.where(moves, change, 0).to(threshold.dtype)
+
+
+def _rate(size: Any, count: Tensor, momentum: float | None) -> Tensor:
+    """The weight of a batch: that of the plain average, until the least one takes over."""
+    least = as_numbers(size / SPAN if momentum is None else momentum, count.dtype, count.device)
+    if momentum is None:
+        least = least.clamp(LEAST, 1)
     rate = (size / count).nan_to_num()
     return torch.maximum(rate, least.to(rate.dtype))
