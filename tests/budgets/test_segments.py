@@ -174,3 +174,36 @@ def test_jax_derivatives_are_those_of_torch():
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     with pytest.raises(TypeError, match="offsets must be known"):
         jax.jit(lambda o: hsj.soft_topk_segments(np.zeros(3, np.float32), 1, o))(np.array([0, 3]))
+
+
+class Budgets(torch.nn.Module):
+    def forward(self, x, offsets, k=1, tau=1.0):
+        return hst.soft_topk_segments(x, k, offsets, tau)
+
+
+OFFSETS = [[0, 4], [0, 4, 6, 9], [0, 5, 9], [0, 1]]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("example", OFFSETS[:3])
+def test_an_export_takes_any_number_of_segments(example, grad):
+    n, s = torch.export.Dim("n"), torch.export.Dim("s")
+    dynamic = ({0: n}, {0: s})
+    x = torch.randn(example[-1]).requires_grad_(grad)
+    exported = torch.export.export(Budgets(), (x, torch.tensor(example)), dynamic_shapes=dynamic).module()
+    for offsets in OFFSETS:
+        more, at = torch.randn(offsets[-1]).requires_grad_(grad), torch.tensor(offsets)
+        torch.testing.assert_close(exported(more, at), Budgets()(more, at))
+        if grad:
+            v = torch.arange(float(len(more)))
+            got, wanted = (torch.autograd.grad(f(more, at), more, v)[0] for f in (exported, Budgets()))
+            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_an_export_takes_a_number_for_each_segment():
+    n, r = torch.export.Dim("n"), torch.export.Dim("r", min=2)
+    given = torch.randn(9), torch.tensor([0, 4, 9]), torch.tensor([1.0, 2.5]), torch.tensor([0.5, 2.0])
+    dynamic = ({0: n}, {0: r + 1}, {0: r}, {0: r})
+    exported = torch.export.export(Budgets(), given, dynamic_shapes=dynamic).module()
+    more = torch.randn(12), torch.tensor([0, 3, 3, 12]), torch.tensor([1.0, 0.0, 2.5]), torch.tensor([0.5, 1.0, 2.0])
+    torch.testing.assert_close(exported(*more), Budgets()(*more))

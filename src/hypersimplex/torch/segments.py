@@ -78,15 +78,15 @@ def _over_segments(name: str, value: Number, input: Tensor, offsets: Tensor) -> 
 
 def _formula(y: Tensor, input: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
     """y with the derivatives of the formula in _projection.py, its sums taken by segment."""
-    rows = offsets.shape[0] - 1
     y = y.to(computed(input.dtype))
-    own = torch.bucketize(torch.arange(y.shape[0], device=y.device), offsets[1:], right=True)
-    k, tau = (t.expand(rows)[own] for t in (k, tau))
+    # All sizes are those of offsets: one for each segment may be 1, which an exported graph would take as fixed.
+    own = torch.bucketize(torch.arange(y.shape[0], device=y.device), offsets, right=True) - 1
+    k, tau = (t[own] if t.dim() else t for t in (k, tau))
     active = (y > 0) & (y < 1) | torch.isnan(y)
 
     def each(terms: Tensor) -> Tensor:
         """The sum of every segment, for each of its entries."""
-        return y.new_zeros(rows).index_add(0, own, terms.to(y.dtype))[own]
+        return y.new_zeros(offsets.shape[0]).index_add(0, own, terms.to(y.dtype))[own]
 
     z, nu = piece(y, input, k, tau, active, each(active).clamp(min=1), each)
     change = z - nu
