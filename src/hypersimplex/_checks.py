@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, SupportsIndex
 
@@ -11,6 +12,7 @@ import numpy as np
 from hypersimplex._packages import packages_of
 
 Failure = tuple[str, int, int]
+LARGEST = sys.float_info.max
 
 
 def is_installed(name: str) -> bool:
@@ -110,10 +112,10 @@ def not_whole(k: float) -> ValueError:
 
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
     """Check k and tau if they are numbers. Arrays are checked where their values are read."""
-    if isinstance(tau, float | int) and not 0 < tau < math.inf:
-        raise bad_tau(tau)
+    if isinstance(tau, float | int) and not 0 < tau <= LARGEST:
+        raise bad_tau(check_number("tau", tau))
     if isinstance(k, float | int) and not 0 <= k <= n:
-        raise bad_k(k, n, dim)
+        raise bad_k(check_number("k", k), n, dim)
 
 
 def raise_failure(failure: Failure, k: Any, tau: Any, n: int, dim: str) -> NoReturn:

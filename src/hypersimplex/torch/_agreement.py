@@ -12,7 +12,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Settings, per_class
-from hypersimplex.torch._boundary import computed, has_memory, is_eager
+from hypersimplex.torch._boundary import check_layout, computed, has_memory, is_eager, kind
 from hypersimplex.torch._ranks import Ranks, dtype_code, exchange, fingerprint, same, same_dtype, same_values
 from hypersimplex.torch.decisions import is_multilabel
 
@@ -68,9 +68,10 @@ def _read(input: Tensor, target: Tensor, settings: Settings, check: Check | None
     settings = _batch.plain(settings)
     _batch.check(input, target, settings)
     for name, value in [("input", input), ("target", target), *settings._asdict().items()]:
-        if isinstance(value, Tensor) and (value.layout != torch.strided or value.is_meta):
-            raise _checks.no_values(name, f"layout {value.layout} on {value.device}")
         if isinstance(value, Tensor):
+            check_layout(name, value)
+            if value.is_meta:
+                raise _checks.no_values(name, kind(value))
             has_memory(name, value)
     if input.is_floating_point():
         dtype_code(input.dtype)

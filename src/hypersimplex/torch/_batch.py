@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch._boundary import as_numbers, has_memory, is_eager, widest
+from hypersimplex.torch._boundary import as_numbers, check_layout, has_memory, is_eager, widest
 
 Number = Tensor | float
 LONG = 2**63
@@ -75,6 +75,8 @@ def fit(input: Tensor, target: Tensor) -> Batch:
 
     Each view costs as much as solving a small column.
     """
+    check_layout("input", input)
+    check_layout("target", target)
     if target.dtype is torch.int64 and target.dim() == 1 and input.dim() == 2 and input.is_floating_point():
         given = target.shape  # what nearly every call looks like
         if given[0] == input.shape[0] and input.is_cpu and target.is_cpu:
@@ -146,7 +148,7 @@ def check(input: object, target: object, settings: Settings) -> None:
         raise _checks.both_given(settings.k, settings.prior)
     if settings.label_smoothing != 0.0:
         check_smoothing(settings.label_smoothing)
-    if index != IGNORED and input.shape == target.shape:  # type: ignore[attr-defined]
+    if index != IGNORED and fit(input, target).dense:  # type: ignore[arg-type]
         raise ValueError(
             f"ignore_index must be left at {IGNORED} where targets are dense, since no entry is an index, got {index}"
         )
@@ -167,11 +169,15 @@ def check_smoothing(value: float) -> None:
 
 
 def smoothing(value: Any) -> float:
-    """The share as a float; it may come as a number of NumPy's or as a 0-d tensor."""
+    return number("label_smoothing", value)
+
+
+def number(name: str, value: Any) -> float:
+    """One number as a float; it may come as one of NumPy's or as a 0-d tensor."""
     of_torch = isinstance(value, Tensor) and not value.dim() and value.dtype is not torch.bool
     if isinstance(value, bool) or not (of_torch or isinstance(value, Real)):
-        raise TypeError(f"label_smoothing must be a number, got {value!r}")
-    return float(value)
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    return _checks.check_number(name, value.detach() if of_torch else value)
 
 
 def whole(name: str, value: Any) -> int:
@@ -203,6 +209,7 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
         except (TypeError, ValueError, RuntimeError):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
+    check_layout(name, value)
     if value.dim() > 1 or (value.dim() == 1 and value.shape[0] != 1 and value.shape[0] != classes):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(value.shape)}")
     return value.to(device, widest(device)).expand(classes)
@@ -217,7 +224,7 @@ def number_as_weight(value: Any) -> TypeError:
 def check_plain_numbers(k: object, prior: object, tau: object) -> None:
     """Checks of plain numbers that need no batch."""
     for name, value in (("k", k), ("prior", prior), ("tau", tau)):
-        if isinstance(value, int):
+        if isinstance(value, int | str):
             _checks.check_number(name, value)
     if isinstance(tau, float | int) and not 0 < tau < math.inf:
         raise _checks.bad_tau(tau)

@@ -92,7 +92,15 @@ def has_memory(name: str, value: Tensor) -> bool:
     return plain
 
 
+def check_layout(name: str, value: Tensor) -> None:
+    """Refuse what is sparse or nested before it is asked for a shape or for strides, which it may not have."""
+    if value.layout is not torch.strided or value.is_nested:
+        raise _checks.no_values(name, kind(value))
+
+
 def kind(value: Tensor) -> str:
+    if value.is_nested:
+        return "a nested tensor"
     if type(value) is not Tensor:
         return type(value).__name__
     return f"a tensor of layout {value.layout}" if value.layout is not torch.strided else f"one on {value.device}"

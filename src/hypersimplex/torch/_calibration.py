@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch import _batch
+from hypersimplex.torch._boundary import check_layout
 
 MOST = 10_000  # samples that are kept: one number needs no more
 MOST_OF_A_BATCH = 1_000
@@ -30,12 +31,12 @@ def check(batches: Any) -> Iterable[Any]:
 
 def pair(batch: Any) -> _Pair:
     """Logits, and targets if there are some."""
-    if isinstance(batch, Tensor):
-        return batch, None
-    if not _is_pair(batch):
+    if not (isinstance(batch, Tensor) or _is_pair(batch)):
         kind = type(batch).__name__
         raise TypeError(f"batches must hold logits or pairs (logits, target), got {kind}")
-    return batch[0], batch[1]
+    logits, target = (batch, None) if isinstance(batch, Tensor) else batch
+    check_layout("logits", logits)
+    return logits, target
 
 
 def _is_pair(batch: object) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import as_numbers, computed, has_batches, is_eager, kind, slices, widest
+from hypersimplex.torch._boundary import as_numbers, check_layout, computed, has_batches, is_eager, kind, slices, widest
 from hypersimplex.torch.backends import Backend, pick, plain
 
 TENSORS = frozenset({Tensor, torch.nn.Parameter})
@@ -105,13 +105,16 @@ def piece(
 
 def check_input(input: Tensor, dim: int) -> int:
     """Return dim as a non-negative number."""
+    check_entries(input)
+    return _checks.check_dim("dim", dim, input.dim())
+
+
+def check_entries(input: Tensor) -> None:
     if not isinstance(input, Tensor):
         raise TypeError(f"input must be a tensor, got {type(input).__name__}")
     if not input.is_floating_point():
         raise _checks.not_floating("input", input.dtype)
-    if input.layout is not torch.strided:
-        raise _checks.no_values("input", kind(input))
-    return _checks.check_dim("dim", dim, input.dim())
+    check_layout("input", input)
 
 
 def as_tensors(input: Tensor, k: Number, tau: Number, dim: int) -> tuple[Tensor, Tensor]:
@@ -144,13 +147,16 @@ def as_tensor(name: str, value: Number, input: Tensor) -> Tensor:
                 raise _checks.masked_array(name)
         try:
             value = as_numbers(value, dtype, input.device)
-        except (TypeError, ValueError, RuntimeError, OverflowError):
+        except OverflowError:
+            raise _checks.too_large(name) from None
+        except (TypeError, ValueError, RuntimeError):
             if isinstance(value, int):
                 _checks.check_number(name, value)
             raise _checks.not_a_number(name, value) from None
         return value
     if value.is_complex():
         raise _checks.not_real(name, value.dtype)
-    if value.layout is not torch.strided or (value.is_meta and not input.is_meta):
+    check_layout(name, value)
+    if value.is_meta and not input.is_meta:
         raise _checks.no_values(name, kind(value))
     return value.to(input.device, dtype)

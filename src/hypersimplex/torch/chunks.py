@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from hypersimplex.torch._boundary import check_layout
 from hypersimplex.torch._ranks import Ranks, members, together
 from hypersimplex.torch.modules import HyperSimplexLoss
 
@@ -87,6 +88,7 @@ class _Chunks:
         if isinstance(chunk_size, bool) or not isinstance(chunk_size, int) or chunk_size < 1:
             raise ValueError(f"chunk_size must be a whole number of at least 1, got {chunk_size!r}")
         self.names, self.parts = _read(inputs)
+        chunk_size = min(chunk_size, max(len(self.parts[0]), 1))
         # At least one chunk: a rank without samples takes part in the exchange of gradients all the same.
         self.chunks = list(zip(*(part.split(chunk_size) for part in self.parts), strict=True))
         self.model = model
@@ -151,6 +153,7 @@ def _read(inputs: Inputs) -> tuple[list[str], list[Tensor]]:
             raise TypeError(
                 f"inputs must be a tensor, or a tuple, list or dict of tensors with a batch dim, got {what}"
             )
+        check_layout("inputs", part)
     sizes = [part.shape[0] for part in parts]
     if len(set(sizes)) != 1:
         raise ValueError(f"inputs must have the same size of dim 0, got {sizes}")

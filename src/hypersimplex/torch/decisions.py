@@ -2,13 +2,17 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import is_parametrized
+
+from hypersimplex.torch._boundary import check_layout
 
 
 def wide(logits: Tensor) -> Tensor:
     """Logits in a dtype to decide in: rounded to half, different scores may be equal."""
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a tensor, got {type(logits).__name__}")
+    check_layout("logits", logits)
     return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
 
 
@@ -56,6 +60,8 @@ def fold_(linear: nn.Module, threshold: Tensor, tau: Tensor) -> None:
     if not isinstance(linear, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
         raise TypeError(f"linear must be nn.Linear or nn.Conv, got {name}")
     weight, bias = linear.weight, linear.bias
+    if is_lazy(weight):
+        raise ValueError(f"linear must have its weight: call it once before, got {name} without one")
     if is_parametrized(linear) or not isinstance(weight, nn.Parameter):  # the weight is computed anew in every call
         raise ValueError(f"linear must hold its weight itself: remove the parametrization first, got {name} with one")
     if not isinstance(bias, Tensor):

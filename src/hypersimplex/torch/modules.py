@@ -87,6 +87,7 @@ class HyperSimplexLoss(State):
         super().__init__(num_classes)
         if k is not None and prior is not None:
             raise _checks.both_given(k, prior)
+        momentum = None if momentum is None else _batch.number("momentum", momentum)
         if momentum is not None and not 0 <= momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1 or None, got {momentum}")
         if isinstance(weight, Real):

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
+from hypersimplex.torch._batch import number, whole
 from hypersimplex.torch._boundary import is_compiling, is_recorded
-from hypersimplex.torch._projection import check_input
+from hypersimplex.torch._projection import check_entries
 from hypersimplex.torch._ranks import members
 from hypersimplex.torch._state import KeepsDigits
 from hypersimplex.torch._tracking import is_recomputed
@@ -60,8 +61,12 @@ class BalancedRouter(KeepsDigits):
         group: Any = None,
     ) -> None:
         super().__init__()
-        _checks.check_numbers(k, tau, num_experts, "experts")
-        if not _checks.check_number("capacity_factor", capacity_factor) >= 1:
+        num_experts = whole("num_experts", num_experts)
+        if num_experts < 1:
+            raise ValueError(f"num_experts must be at least 1, got {num_experts}")
+        number("capacity_factor", capacity_factor)
+        _checks.check_numbers(number("k", k), number("tau", tau), num_experts, "experts")
+        if not capacity_factor >= 1:
             raise ValueError(f"capacity_factor must be at least 1, got {capacity_factor}")
         if hard and k != int(k):
             raise _checks.not_whole(k)
@@ -98,10 +103,10 @@ class BalancedRouter(KeepsDigits):
 
     def _scores(self, input: Tensor) -> Tensor:
         """A row for each token."""
-        if isinstance(input, Tensor) and (input.dim() == 0 or input.shape[-1] != self.num_experts):
+        check_entries(input)
+        if input.dim() == 0 or input.shape[-1] != self.num_experts:
             rule = f"input must have {self.num_experts} experts along its last dim"
             raise ValueError(f"{rule}, got shape {tuple(input.shape)}")
-        check_input(input, -1)
         return input.reshape(-1, self.num_experts)
 
     @torch.no_grad()

@@ -8,7 +8,7 @@ from torch import Tensor
 from hypersimplex import _checks
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
-from hypersimplex.torch._boundary import computed, has_batches, is_eager, kind
+from hypersimplex.torch._boundary import check_layout, computed, has_batches, is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, piece
 from hypersimplex.torch.backends import kernel, pick
 from hypersimplex.torch.backends.kernel_budgets import segments_pullback
@@ -32,9 +32,8 @@ def soft_topk_segments(input: Tensor, k: Number, offsets: Tensor, tau: Number = 
     check_input(input, -1)
     _checks.check_flat("input", input.shape)
     offsets = torch.as_tensor(offsets, device=input.device)
+    check_layout("offsets", offsets)
     _checks.check_offsets(offsets.shape, not (offsets.is_floating_point() or offsets.is_complex()), offsets.dtype)
-    if offsets.layout is not torch.strided:
-        raise _checks.no_values("offsets", kind(offsets))
     k, tau = _over_segments("k", k, input, offsets), _over_segments("tau", tau, input, offsets)
     if not (is_eager() and type(input) in TENSORS) or input.is_meta:
         return _formula(_operators.segments(input.detach(), offsets, k.detach(), tau.detach()), input, offsets, k, tau)
