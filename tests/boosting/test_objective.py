@@ -103,6 +103,19 @@ def test_sizes_where_another_way_begins(begins, more, classes):
     np.testing.assert_allclose(objective.loss(y, scores), loss / n, rtol=1e-9)
 
 
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("spreads", [(0.1, 5, 5), (0.1, 1, 5), (5, 0.1, 0.1), (1e-3, 1, 1e3)])
+def test_classes_whose_searches_end_at_different_times(more, spreads):
+    """Labels are read in a pass that may be the last, which is not the last one of every class."""
+    for seed in range(3):
+        y, scores = labels_and_scores(_thresholds.FEW + more, 3, seed)
+        scores *= spreads
+        objective = HyperSimplexObjective()
+        _, loss, gradient, _ = expected(y, scores)
+        np.testing.assert_allclose(objective(y, scores)[0], gradient, atol=1e-6)
+        np.testing.assert_allclose(objective.loss(y, scores), loss / len(y), rtol=1e-9)
+
+
 def test_long_columns_start_from_a_sample():
     y, scores = labels_and_scores(300_000, 1, seed=5)
     scores = np.sort(scores)  # every step-th row of sorted scores is a fair sample, a shuffled one as well

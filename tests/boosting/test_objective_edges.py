@@ -29,6 +29,20 @@ def test_equal_scores_are_shared():
     assert (hess == 1).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scores", [[0.0, 2.0, 3.0, 9.0], [5.0, 0.1, 0.3, 0.2], [4.0, 9.0, 0.0, 2.0]])
+def test_rows_of_weight_zero_are_not_there(dtype, scores):
+    """Also where the classes are separated, and the threshold is the middle between the nearest scores of two."""
+    y, w, scores = np.array([0, 1, 0, 1]), np.array([1.0, 0.0, 0.0, 2.0]), np.array(scores, dtype)
+    objective, without = HyperSimplexObjective(0.5), HyperSimplexObjective(0.5)
+    grad, _ = objective(y, scores, w)
+    expect, _ = without(y[w > 0], scores[w > 0], w[w > 0])
+    np.testing.assert_allclose(objective.threshold, without.threshold, rtol=1e-6)
+    np.testing.assert_allclose(grad[w > 0], expect, atol=1e-6)
+    assert not grad[w == 0].any()
+    assert objective.loss(y, scores, w) == pytest.approx(without.loss(y[w > 0], scores[w > 0], w[w > 0]))
+
+
 def test_no_rows():
     grad, hess = HyperSimplexObjective()(np.zeros(0), np.zeros(0))
     assert grad.shape == hess.shape == (0,)
