@@ -147,8 +147,7 @@ sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer, UBSan 
 sanitize-python: $(INSTALLED)  ## the Python tests over a module built with AddressSanitizer
 	$(BIN)/python -m tools.sanitized
 
-# The faults of the JAX front end are tried where .venv-all has been made.
-mutants: $(INSTALLED)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
+mutants: $(INSTALLED) $(EVERYTHING)  ## faults put in one at a time: the tests must notice them; ONLY= chooses some
 	$(BIN)/python -m tools.mutants --jobs $(JOBS) --page docs/testing.md $(if $(ONLY),--only $(ONLY))
 
 TESTED := csrc/tests/kernel_test.cpp csrc/common.cpp csrc/threads.cpp

@@ -4,16 +4,35 @@ from collections import Counter
 
 import pytest
 
-from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError
+from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError, read
 from tools.mutants.page import summary, survivors
 from tools.scratch import ROOT, arguments
 
 
 def test_there_are_faults_of_every_part():
-    assert len(MUTANTS) >= 60
-    assert Counter(mutant.area for mutant in MUTANTS).keys() == AREAS.keys()
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    for blind in (False, True):
+        assert Counter(mutant.area for mutant in MUTANTS if mutant.blind == blind).keys() == AREAS.keys()
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 250
     assert all(mutant.old != mutant.new and mutant.tests for mutant in MUTANTS)
+
+
+def test_a_strangers_faults_say_what_a_user_would_see():
+    strangers = [mutant for mutant in MUTANTS if mutant.blind]
+    assert len(strangers) >= 75
+    assert [str(mutant) for mutant in strangers if not mutant.effect] == []
+    assert [str(mutant) for mutant in MUTANTS if mutant.missed and not mutant.blind] == []
+
+
+def test_a_list_is_read(tmp_path):
+    lines = ["# a comment", "@study src/study", "@all @study/tests -k fast", "", "@study/a.py @all", "- x", "+ y"]
+    lines += ["? It is slow.", "~", "- x", "+ z", "! The same.", "b.py tests/b.py .venv-all"]
+    (tmp_path / "list.txt").write_text("\n".join([*lines, "- u", "+ v"]))
+    tests = "src/study/tests -k fast"
+    assert read(tmp_path / "list.txt", "torch", blind=True) == [
+        Mutant("torch", "src/study/a.py", tests, "x", "y", effect="It is slow.", blind=True, missed=True),
+        Mutant("torch", "src/study/a.py", tests, "x", "z", survives="The same.", blind=True),
+        Mutant("torch", "b.py", "tests/b.py", "u", "v", blind=True, everything=True),
+    ]
 
 
 def test_the_tests_of_a_fault_are_files():
@@ -42,7 +61,12 @@ def test_a_fault_that_does_not_fit_once_is_stale(tmp_path, text):
 
 
 def test_the_table_counts_what_was_caught_and_names_what_survived():
-    faults = [Mutant("torch", "a.py", "tests", "x", new, "It is the same.") for new in ("y", "z", "w")]
-    results = {faults[0].name: {"outcome": "caught"}, faults[1].name: {"outcome": "survived"}}
-    assert "| PyTorch | 3 | 1 | 1 | 1 |" in summary(faults, results)
-    assert "- `a.py`: `x` becomes `z`. It is the same." in survivors(faults, results)
+    faults = [Mutant("torch", "a.py", "tests", "x", new, survives="It is the same.") for new in ("y", "z", "w")]
+    faults += [Mutant("torch", "a.py", "tests", "x", new, blind=True, missed=new == "u") for new in ("u", "v")]
+    outcomes = ["caught", "survived", "not run", "caught", "caught"]
+    results = {fault.name: {"outcome": found} for fault, found in zip(faults, outcomes, strict=True)}
+    assert "| PyTorch | 3 | 1 | 2 | 1 | 2 | 1 |" in summary(faults, results)
+    assert "| all | 3 | 1 | 2 | 1 | 2 | 1 |" in summary(faults, results)
+    assert "JAX" not in summary(faults, results)
+    assert survivors(faults, results) == "- `a.py`: `x` becomes `z`. It is the same."
+    assert survivors(faults[:1], results) == "None survived."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -54,21 +55,28 @@ def _run(command: Sequence[str], where: Path) -> None:
         raise CompileError(done.stderr[-4000:])
 
 
+def _is_up_to_date(target: Path) -> bool:
+    """Whether the object is younger than all that the compiler read for it, which it wrote down beside it."""
+    try:
+        _, _, read = target.with_suffix(".d").read_text().replace("\\\n", " ").partition(": ")
+        files = [Path(name.replace("\\ ", " ")) for name in re.split(r"(?<!\\)\s+", read) if name]
+        return target.stat().st_mtime_ns > max(path.stat().st_mtime_ns for path in files)
+    except OSError:  # never compiled, or a header is gone
+        return False
+
+
 def build(folder: Path, flags: Sequence[str], root: Path = ROOT) -> Path:
-    """Compile root's csrc into folder; a source is compiled anew if it or a header is younger than its object."""
+    """Compile root's csrc into folder; a source is compiled anew if it or a header of its own is younger."""
     folder.mkdir(parents=True, exist_ok=True)
     compiler = os.environ.get("CXX", "g++")
     launcher = [found] if (found := shutil.which("ccache")) else []
-    headers = max(path.stat().st_mtime_ns for path in (root / "csrc").glob("*.hpp"))
     objects, changed = [], False
     for source, own in _sources(root).items():
         target = folder / f"{source.stem}.o"
         objects.append(str(target))
-        ours = root in source.parents
-        newest = max(source.stat().st_mtime_ns, headers if ours else 0)
-        if target.exists() and target.stat().st_mtime_ns > newest:
+        if _is_up_to_date(target):
             continue
-        _run([*launcher, compiler, *FLAGS, *own, *flags, "-c", str(source), "-o", str(target)], folder)
+        _run([*launcher, compiler, *FLAGS, *own, *flags, "-MMD", "-c", str(source), "-o", str(target)], folder)
         changed = True
     module = folder / "_kernel.so"
     if changed or not module.exists():

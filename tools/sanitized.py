@@ -52,7 +52,7 @@ def main() -> None:
         "PYTHONMALLOC": "malloc",  # or an array's memory would be a piece of a larger one
         "CI": "1",
     }
-    python = str(scratch.python("kernel"))
+    python = str(scratch.python())
     check = "import hypersimplex._kernel as k; assert '__asan_init' in open(k.__file__, 'rb').read().decode('latin1')"
     subprocess.run([python, "-c", check], check=True, env=environment, cwd=scratch.tree)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", WORKERS, "-m", "not slow", "-k", LEFT_OUT]

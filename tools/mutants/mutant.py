@@ -1,10 +1,15 @@
 """One fault: a piece of a source, what takes its place, and the tests that should notice. The lists are text:
 
-@edges tests/operator/test_edges.py      a name for arguments of pytest
-csrc/newton.hpp @edges                   a file, and the tests for the faults below
+@edges tests/operator/test_edges.py      a name for arguments of pytest, or for the beginning of paths
+csrc/newton.hpp @edges                   a file, and the tests for the faults below; with .venv-all, they run there
 - k <= n                                 a piece of one line that stands in the file once
 + k < n                                  what takes its place
+? k = n is refused.                      what a user would see
+~                                        the tests did not notice it when it was first tried
 ! No k can be n here.                    why no test can see it, if none can
+
+A file `blind_<area>.txt` holds faults that were written from the sources alone, without knowledge of the tests or of
+the other lists.
 """
 
 from __future__ import annotations
@@ -19,8 +24,12 @@ AREAS = {
     "torch": "PyTorch",
     "jax": "JAX",
     "boosting": "boosting and NumPy",
-    "study": "the study",
+    "sklearn": "scikit-learn",
+    "study": "study and command line",
 }
+
+EVERYTHING = ".venv-all"
+NEED_EVERYTHING = ("jax", "sklearn")  # areas whose tests need it, for JAX, LightGBM and XGBoost
 
 
 class StaleError(Exception):
@@ -34,11 +43,16 @@ class Mutant:
     tests: str  # arguments of pytest
     old: str = ""
     new: str = ""
+    effect: str = ""  # what a user would see
     survives: str = ""  # why no test can see it
+    blind: bool = False  # written without knowledge of the tests
+    missed: bool = False  # not noticed when it was first tried
+    everything: bool = False  # its tests run in the environment with every framework
 
     @property
     def name(self) -> str:
-        return hashlib.sha256(f"{self.file}\n{self.old}\n{self.new}".encode()).hexdigest()[:8]
+        text = "\n".join([self.file, self.old, self.new, *["blind"][: self.blind]])
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
         return f"{self.file}: {self.old}  ->  {self.new}"
@@ -58,23 +72,41 @@ class Mutant:
         return "" if self.old != self.new else f"{self.file}: {self.old!r} must change"
 
 
-def read(area: str) -> list[Mutant]:
+def _written_out(word: str, names: dict[str, str]) -> str:
+    """A word with its name replaced: `@edges`, or `@study/train.py`."""
+    name, slash, rest = word.partition("/")
+    return names[name] + slash + rest if name.startswith("@") else word
+
+
+def read(path: Path, area: str, blind: bool = False) -> list[Mutant]:
     found: list[Mutant] = []
     names: dict[str, str] = {}
-    now = Mutant(area, "", "")
-    for line in (LISTS / f"{area}.txt").read_text().splitlines():
+    now = Mutant(area, "", "", blind=blind)
+    for line in path.read_text().splitlines():
         mark, _, rest = line.partition(" ")
-        if mark.startswith("@"):
-            names[mark] = rest.strip()
-        elif mark == "-":
+        if mark == "-":
             now = replace(now, old=rest)
         elif mark == "+":
             found.append(replace(now, new=rest))
+        elif mark == "?":
+            found[-1] = replace(found[-1], effect=rest)
+        elif mark == "~":
+            found[-1] = replace(found[-1], missed=True)
         elif mark == "!":
             found[-1] = replace(found[-1], survives=rest)
+        elif mark.startswith("@") and "/" not in mark:
+            names[mark] = " ".join(_written_out(word, names) for word in rest.split())
         elif mark and mark != "#":
-            now = Mutant(area, mark, " ".join(names[word] for word in rest.split()))
+            tests = " ".join(_written_out(word, names) for word in rest.split()).split()
+            everything = EVERYTHING in tests or area in NEED_EVERYTHING
+            tests = [word for word in tests if word != EVERYTHING]
+            now = Mutant(area, _written_out(mark, names), " ".join(tests), blind=blind, everything=everything)
     return found
 
 
-MUTANTS = [mutant for area in AREAS for mutant in read(area)]
+def read_all() -> list[Mutant]:
+    lists = [(LISTS / f"{word}{area}.txt", area, bool(word)) for word in ("", "blind_") for area in AREAS]
+    return [mutant for path, area, blind in lists if path.exists() for mutant in read(path, area, blind)]
+
+
+MUTANTS = read_all()

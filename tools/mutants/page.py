@@ -1,4 +1,4 @@
-"""The results as a table, in the terminal and in the documentation."""
+"""The results as tables, in the terminal and in the documentation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ def _outcomes(mutants: list[Mutant], results: Results) -> list[str]:
     return [results.get(m.name, {}).get("outcome", "not run") for m in mutants]
 
 
+def caught(mutants: list[Mutant], results: Results) -> int:
+    return _outcomes(mutants, results).count("caught")
+
+
 def summary(mutants: list[Mutant], results: Results) -> str:
-    lines = ["| part | faults | caught | survived | not run |", "| --- | --- | --- | --- | --- |"]
+    """Ours and a stranger's apart: only the latter, when they were first tried, say what the tests are worth."""
+    titles = ["part", "our faults", "caught", "a stranger's", "caught at first", "caught now", "not run"]
+    lines = [" | ".join(["", *titles, ""]).strip(), "| --- |" + " ---: |" * (len(titles) - 1)]
     for area, title in [*AREAS.items(), ("", "all")]:
-        found = _outcomes([m for m in mutants if area in ("", m.area)], results)
-        counts = [found.count(word) for word in ("caught", "survived")]
-        if found:
-            lines.append(f"| {title} | {len(found)} | {counts[0]} | {counts[1]} | {len(found) - sum(counts)} |")
+        of_area = [m for m in mutants if area in ("", m.area)]
+        own, blind = ([m for m in of_area if m.blind == stranger] for stranger in (False, True))
+        outcomes = _outcomes(of_area, results)
+        left = len(of_area) - sum(outcomes.count(word) for word in ("caught", "survived"))
+        first = sum(not m.missed for m in blind)
+        numbers = [len(own), caught(own, results), len(blind), first, caught(blind, results), left]
+        if of_area:
+            lines.append(" | ".join([f"| {title}", *map(str, numbers)]) + " |")
     return "\n".join(lines)
 
 
