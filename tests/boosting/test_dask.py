@@ -57,6 +57,24 @@ class Recording(HyperSimplexObjective):
         return grad, hess
 
 
+class Separated(HyperSimplexObjective):
+    """Saves, by its rank, the threshold of scores that no rank has between the classes, and which differ by rank."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        rank = xgb.collective.get_rank()
+        found = HyperSimplexObjective(0.5).calibrate(*separated_rows(rank)).threshold
+        np.save(f"{self.folder}/{rank}", found)
+        return super().__call__(y_true, y_pred, sample_weight)
+
+
+def separated_rows(rank):
+    return np.array([0, 0, 1]), np.array([-1.0 - rank, -9.0, 3.0 + 0.5 * rank])
+
+
 class Dying(HyperSimplexObjective):
     """Ends the process of rank 1 in the third round, and leaves a note."""
 
@@ -116,6 +134,16 @@ def test_gradients_are_those_of_one_process(client, weighted, tmp_path):
         np.testing.assert_allclose(whole["hess"], hess, rtol=1e-6)
         for rank in ranks:
             np.testing.assert_allclose(rank["mu"], objective.threshold, rtol=1e-9)
+
+
+def test_a_threshold_between_separated_classes_is_the_middle_over_all_workers(client, tmp_path):
+    dxgb.train(client, SETTINGS, matrix(client, *coarse(2)), 1, obj=Separated(str(tmp_path)))
+    found = [np.load(path) for path in sorted(tmp_path.glob("*.npy"))]
+    assert len(found) == len(client.ncores())
+    y, scores = (np.concatenate(part) for part in zip(*map(separated_rows, range(len(found))), strict=True))
+    expected = HyperSimplexObjective(0.5).calibrate(y, scores).threshold
+    for threshold in found:
+        np.testing.assert_allclose(threshold, expected)
 
 
 def test_metrics_count_every_worker_s_rows(client):

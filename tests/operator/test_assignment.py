@@ -234,6 +234,8 @@ def test_infeasible_capacities_are_errors_with_the_numbers(assign):
         ((skewed(4, 3), 4, 9), r"k must be between 0 and 3 \(the size of (axis|dim) -1\), got 4"),
         ((skewed(4, 3), 1, np.ones(2)), r"capacity must have shape \(3,\), got \(2,\)"),
         ((skewed(4, 3), 1, -1.0), "capacity must be at least 0, got -1.0"),
+        ((skewed(4, 3), 1, np.nan), "capacity must be at least 0, got nan"),
+        ((skewed(4, 3), 1, np.array([4.0, np.nan, -1.0])), "capacity must be at least 0, got nan"),
         ((skewed(4, 3), 1, 2, 0.0), "tau must be positive, got 0.0"),
         ((np.full((4, 3), -np.inf), 1, 9), "k must be at most 0, the number of entries that are not -inf"),
     ],

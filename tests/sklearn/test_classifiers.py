@@ -62,6 +62,18 @@ def test_probabilities_are_calibrated(make, method, classes):
     assert probability.mean(0) == pytest.approx(np.bincount(y[1000:]) / 500, abs=0.06)
 
 
+@ALL
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_weights_count_in_the_probabilities(make, method):
+    x, y = data(1500)
+    weights = np.where(y == 1, 8.0, 1.0)
+    for settings, given in (({}, weights), ({"class_weight": {0: 1, 1: 8}}, None)):
+        model = make(calibration=method, calibration_folds=3, **settings)
+        model.fit(x[:1000], y[:1000], None if given is None else given[:1000])
+        found = np.average(model.predict_proba(x[1000:])[:, 1], weights=weights[1000:])
+        assert found == pytest.approx(np.average(y[1000:], weights=weights[1000:]), abs=0.04)
+
+
 def test_no_probabilities_without_calibration():
     assert not hasattr(lgbm(), "predict_proba")
     with pytest.raises(AttributeError, match=r"^HyperSimplexMLPClassifier has predict_proba .*calibration='sigmoid'"):

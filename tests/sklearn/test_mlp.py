@@ -160,6 +160,19 @@ def test_warm_start_goes_on(weights):
         warm.fit(x[:, :2], NAMES[y])
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_early_stopping_ends_with_the_best_network(weighted):
+    """Its loss on the held-out rows is the least of the curve, not the last one."""
+    x, y = data(300)
+    weights = np.linspace(0.5, 1.5, 300) if weighted else None
+    model = mlp(early_stopping=True, validation_fraction=0.3, learning_rate=0.1, max_iter=30).fit(x, y, weights)
+    _, held = model._hold_out(x, y, weights)
+    curve = model.validation_loss_curve_
+    assert min(curve) < 0.98 * curve[-1]
+    training = model._training
+    assert float(training._loss(training.logits(held[0]), *training._targets(*held[1:]))) == pytest.approx(min(curve))
+
+
 def test_class_weights_are_row_weights():
     x, y = data(300, 3)
     expected = mlp(max_iter=5).fit(x, y, sample_weight=np.array([1.0, 2.0, 5.0])[y])
