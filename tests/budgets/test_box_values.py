@@ -131,6 +131,19 @@ def test_edges(fe, dtype):
     assert box(np.zeros((2, 0)), 0).shape == (2, 0)
 
 
+@WIDE
+@pytest.mark.parametrize("at_most", [False, True])
+@pytest.mark.parametrize("lower", [0.0, 0.5, -0.5])
+def test_infinite_entries_are_as_very_large_ones(fe, dtype, at_most, lower):
+    """With enough for all of them, with too little, and exactly at the change."""
+    x = np.array([[INF, 1.5, INF, 0.25, 1.0], [0.5, INF, -INF, 0.75, INF]], dtype)
+    large = np.where(x == INF, 100.0, x)
+    for total in 5 * lower + np.array([0.25, 1.0, 1.99, 2.0, 2.01, 2.5]) * (1 - lower):
+        same = {"lower": lower, "at_most": at_most}
+        y, wanted = fe.box_section(x, total, **same), hs.box_section(large, total, **same)
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=64 * eps(dtype))
+
+
 @every_front_end
 def test_ties_share_however_small_tau_is(fe):
     y = fe.box_section(np.array([3.0, 1.0, 1.0, 0.0], np.float32), 2, tau=1e-30)
