@@ -1,9 +1,11 @@
 """The lists of seeded faults: long enough, and a fault that no longer fits its source is called stale."""
 
+import os
 from collections import Counter
 
 import pytest
 
+from tools import module
 from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError, read
 from tools.mutants.page import summary, survivors
 from tools.scratch import ROOT, arguments
@@ -70,3 +72,20 @@ def test_the_table_counts_what_was_caught_and_names_what_survived():
     assert "JAX" not in summary(faults, results)
     assert survivors(faults, results) == "- `a.py`: `x` becomes `z`. It is the same."
     assert survivors(faults[:1], results) == "None survived."
+
+
+def test_an_object_is_compiled_anew_if_a_file_it_was_made_of_is_younger(tmp_path):
+    names = "a.cpp", "b.hpp", "c d.hpp"
+    target = tmp_path / "a.o"
+    assert not module._is_up_to_date(target, tmp_path)
+    target.with_suffix(".d").write_text("/some/where/a.o: a.cpp b.hpp \\\n c\\ d.hpp\n")
+    for age, path in enumerate([target, *(tmp_path / name for name in names)]):
+        path.touch()
+        os.utime(path, (1000 - age, 1000 - age))
+    assert module._is_up_to_date(target, tmp_path)
+    for name in names:
+        os.utime(tmp_path / name, (2000, 2000))
+        assert not module._is_up_to_date(target, tmp_path), name
+        os.utime(tmp_path / name, (900, 900))
+    (tmp_path / "b.hpp").unlink()
+    assert not module._is_up_to_date(target, tmp_path)

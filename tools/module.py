@@ -55,11 +55,11 @@ def _run(command: Sequence[str], where: Path) -> None:
         raise CompileError(done.stderr[-4000:])
 
 
-def _is_up_to_date(target: Path) -> bool:
+def _is_up_to_date(target: Path, root: Path) -> bool:
     """Whether the object is younger than all that the compiler read for it, which it wrote down beside it."""
     try:
         _, _, read = target.with_suffix(".d").read_text().replace("\\\n", " ").partition(": ")
-        files = [Path(name.replace("\\ ", " ")) for name in re.split(r"(?<!\\)\s+", read) if name]
+        files = [root / name.replace("\\ ", " ") for name in re.split(r"(?<!\\)\s+", read) if name]
         return target.stat().st_mtime_ns > max(path.stat().st_mtime_ns for path in files)
     except OSError:  # never compiled, or a header is gone
         return False
@@ -74,9 +74,11 @@ def build(folder: Path, flags: Sequence[str], root: Path = ROOT) -> Path:
     for source, own in _sources(root).items():
         target = folder / f"{source.stem}.o"
         objects.append(str(target))
-        if _is_up_to_date(target):
+        if _is_up_to_date(target, root):
             continue
-        _run([*launcher, compiler, *FLAGS, *own, *flags, "-MMD", "-c", str(source), "-o", str(target)], folder)
+        # From the root and by relative names, so that ccache and a copied folder serve another copy of the sources.
+        name = str(source.relative_to(root)) if root in source.parents else str(source)
+        _run([*launcher, compiler, *FLAGS, *own, *flags, "-MMD", "-c", name, "-o", str(target)], root)
         changed = True
     module = folder / "_kernel.so"
     if changed or not module.exists():
