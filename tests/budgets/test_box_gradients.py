@@ -145,6 +145,19 @@ def test_a_bound_that_the_dtype_does_not_hold_is_still_reached():
 
 
 @plain_or_not
+def test_a_total_that_the_input_meets_as_it_is_has_the_gradient_of_any_other(plain):
+    """mu is 0 there, as where the total of an `at_most` is not reached, which has another gradient."""
+    x = torch.tensor([[-1.0, -0.5, 0.5, 1.0]] * 5, requires_grad=True)
+    total = torch.zeros(5, requires_grad=True)
+    with chosen(plain):
+        y = hst.box_section(x, total, -1.5, 1.5)
+        y.backward(torch.tensor([1.0, 2.0, 3.0, 6.0]).expand(5, 4))
+    assert torch.equal(y, x)
+    assert x.grad.tolist() == [[-2.0, -1.0, 0.0, 3.0]] * 5
+    assert total.grad.tolist() == [3.0] * 5
+
+
+@plain_or_not
 def test_infinite_entries_that_share_a_budget_have_no_gradient(plain):
     x = torch.tensor([torch.inf, torch.inf, 0.0], requires_grad=True)
     total = torch.tensor(1.0, requires_grad=True)

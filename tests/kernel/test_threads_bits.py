@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import hypersimplex as hs
 from hypersimplex import _kernel
 from hypersimplex.torch import _batch, binary_argmax, hypersimplex_loss, soft_binary_argmax, threshold
 from hypersimplex.torch.backends import kernel, plain
@@ -133,6 +134,22 @@ def test_calls_at_the_same_time_give_the_same_bits(names):
                     assert_same_bits(other, one)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+@pytest.mark.parametrize(("shape", "axis"), [((20_000, 40), 1), ((40, 20_000), 0), ((60, 30_000), 1)])
+def test_of_several_bad_slices_the_first_is_named(shape, axis, threads, monkeypatch):
+    """Whoever finds one first: the message must not depend on who works along."""
+    monkeypatch.setenv("HYPERSIMPLEX_NUM_THREADS", threads)
+    slices = shape[1 - axis]
+    x, k = np.random.default_rng(0).normal(size=shape).astype(np.float32), np.full(slices, 2.0)
+    for part, few in zip((0.2, 0.5, 0.97), (5, 4, 6), strict=True):
+        bad = int(part * slices)
+        k[bad] = 7 + few
+        x[(bad, slice(few, None)) if axis else (slice(few, None), bad)] = -np.inf
+    for _ in range(5):
+        with pytest.raises(ValueError, match="k must be at most 5, the number of entries that are not -inf, got 12"):
+            hs.soft_binary_argmax(x, k, axis=axis)
 
 
 @pytest.mark.parametrize(("samples", "classes"), PARTS)

@@ -109,6 +109,16 @@ def test_the_sentence_a_practitioner_wants():
     assert gain["hypersimplex"] > 0.1 > 0 > gain["mse"]
 
 
+def test_a_loss_that_reaches_a_level_in_some_seeds_only_has_no_ratio_there():
+    """A mean over those that do would flatter it."""
+    runs = [made(loss, s, scores) for loss, scores in (("cross-entropy", SLOW), ("hypersimplex", FAST)) for s in (0, 1)]
+    runs += [made("hinge", 0, FAST), made("hinge", 1, (0.1, 0.3, 0.5, 0.86))]
+    _, reached, _ = compared(runs)
+    found = {r.level: r for r in reached if r.loss == "hinge"}
+    assert {level: r.reached for level, r in found.items()} == {0.8: 2, 0.85: 2, 0.9: 1}
+    assert all(math.isnan(r.ratio) == (r.reached < r.runs) for r in found.values())
+
+
 def test_one_seed_has_a_ratio_without_an_interval():
     _, reached, _ = compared([made("cross-entropy", 0, SLOW), made("hypersimplex", 0, FAST)])
     assert "interval" not in next(r for r in reached if r.primary).sentence

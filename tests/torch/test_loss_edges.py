@@ -86,17 +86,19 @@ def test_huge_and_tiny_scales_stay_finite(path, dtype):
         assert grad.isfinite().all()
 
 
-def test_infinite_logits(path):
+@pytest.mark.parametrize("weight", [None, [0.5, 3.0]])
+def test_infinite_logits(path, weight):
     """+inf is a certain 1 and -inf a certain 0; the others share the rest, as if k were that much smaller."""
     logits, target = normal(20, 2), labels_of(20, classes=2)
     logits[3, 0], logits[5, 0] = torch.inf, -torch.inf
-    loss, grad = value_and_grad(path, logits, target, reduction="sum")
+    each = torch.ones(2) if weight is None else torch.tensor(weight)
+    loss, grad = value_and_grad(path, logits, target, weight=None if weight is None else each, reduction="sum")
     finite = torch.ones(20, dtype=torch.bool)
     finite[[3, 5]] = False
     hot = one_hot(target, 2)
-    first, first_grad = formula(logits[finite, :1], hot[finite, :1], k=hot[:, 0].sum() - 1)
-    second, second_grad = formula(logits[:, 1:], hot[:, 1:])
-    certain = ((1 - hot[3, 0]) ** 2 + hot[5, 0] ** 2) / 2
+    first, first_grad = formula(logits[finite, :1], hot[finite, :1], k=hot[:, 0].sum() - 1, weight=each[:1])
+    second, second_grad = formula(logits[:, 1:], hot[:, 1:], weight=each[1:])
+    certain = each[0] * ((1 - hot[3, 0]) ** 2 + hot[5, 0] ** 2) / 2
     torch.testing.assert_close(loss, first.sum() + second.sum() + certain)
     torch.testing.assert_close(grad[finite, :1], first_grad)
     torch.testing.assert_close(grad[:, 1:], second_grad)
@@ -116,10 +118,24 @@ def test_a_nan_logit_spoils_its_column_and_the_loss(path):
     assert grad.isfinite().all()
 
 
-def test_ties(path):
-    loss, grad = value_and_grad(path, torch.zeros(8, 2, dtype=DOUBLE), torch.tensor([0] * 6 + [1] * 2), reduction="sum")
-    assert loss == 6 * 0.25**2 + 2 * 0.75**2
-    torch.testing.assert_close(grad[:, 0], torch.tensor([-0.25] * 6 + [0.75] * 2, dtype=DOUBLE))
+@pytest.mark.parametrize("weight", [None, [2.0, 6.0]])
+def test_ties(path, weight):
+    given = {"weight": None if weight is None else torch.tensor(weight), "reduction": "sum"}
+    loss, grad = value_and_grad(path, torch.zeros(8, 2, dtype=DOUBLE), torch.tensor([0] * 6 + [1] * 2), **given)
+    first, second = weight or (1.0, 1.0)
+    assert loss == (first + second) / 2 * (6 * 0.25**2 + 2 * 0.75**2)
+    torch.testing.assert_close(grad[:, 0], first * torch.tensor([-0.25] * 6 + [0.75] * 2, dtype=DOUBLE))
+
+
+@pytest.mark.parametrize("weight", [None, [0.5, 2.0, 3.0]])
+def test_k_at_its_ends(path, weight):
+    """All of a column's samples, and none of another's, whatever the targets are; only the third is searched for."""
+    logits, target = normal(12, 3), labels_of(12, classes=3)
+    given = {"k": torch.tensor([12.0, 0.0, 3.5]), "weight": None if weight is None else torch.tensor(weight)}
+    losses, expected = formula(logits, one_hot(target, 3), **given)
+    loss, grad = value_and_grad(path, logits, target, reduction="sum", **given)
+    torch.testing.assert_close(loss, losses.sum())
+    torch.testing.assert_close(grad, expected)
 
 
 def test_a_nan_batch_does_not_spoil_the_thresholds(path):

@@ -1,5 +1,7 @@
 """Values and gradients of the loss against the formula of tests/torch/losses.py, for every way to compute it."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -166,6 +168,16 @@ def test_the_released_setting_by_arguments(path):
         loss = 2 / 10 * HyperSimplexLoss(prior=0.5, tau=1.5)(z, target)
         same(loss, expected.detach())
         same(torch.autograd.grad(loss, z)[0], expected_grad, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_any_order_of_the_dims_in_memory(path, order):
+    """Samples, classes and positions, the innermost one last."""
+    logits, target = normal(4, 5, 3), labels_of(4, 3, classes=5)
+    losses, grad = formula(logits.movedim(1, -1).reshape(-1, 5), one_hot(target.reshape(-1), 5))
+    lying = logits.permute(order).contiguous().permute(*(order.index(dim) for dim in range(3)))
+    assert torch.equal(lying, logits)
+    check(path, lying, target, losses.reshape(4, 3), grad.reshape(4, 3, 5).movedim(-1, 1))
 
 
 @pytest.mark.parametrize("layout", ["transposed", "strided", "expanded", "channels_last"])
