@@ -84,6 +84,17 @@ def test_derivatives_of_both_orders_by_finite_differences(x64):
     check_grads(box, numbers(rows=3, n=5), order=2, modes=("fwd", "rev"), eps=1e-6)
 
 
+def test_mixed_second_derivatives_do_not_depend_on_what_else_is_differentiated(x64):
+    """To the input, the weight and tau, together and each pair alone."""
+    given = numbers(rows=2, n=4)
+    every = jax.jit(jax.jacfwd(jax.grad(box, (0, 4, 5)), (0, 4, 5)))(*given)
+    for first, second in ((0, 4), (0, 5), (5, 0)):
+        alone = jax.jit(jax.jacfwd(jax.grad(box, first), second))(*given)
+        expected = every[(0, 4, 5).index(first)][(0, 4, 5).index(second)]
+        assert np.abs(expected).max() > 1e-3
+        np.testing.assert_allclose(alone, expected, atol=1e-11, err_msg=f"{NAMES[first]}, {NAMES[second]}")
+
+
 @pytest.mark.parametrize("which", range(6))
 def test_a_batch_of_any_argument(x64, which):
     given = numbers(n=5)

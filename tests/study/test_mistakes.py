@@ -1,5 +1,7 @@
 """Slips of the command line: refused before anything is written or trained, and nothing is lost by them."""
 
+import gzip
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hypersimplex.study import checkpoint
+from hypersimplex.study import catalog, checkpoint
 from hypersimplex.study.config import RunConfig
 from hypersimplex.study.report import gather, render
 from hypersimplex.study.store import Store
@@ -85,6 +87,28 @@ def test_rates_that_are_equal_to_six_digits_are_two_settings(store):
     assert RunConfig(loss="hypersimplex", tau=1.5000001, prior=1 / 3).setting() == (
         "lr 0.001, tau 1.5000001, prior 0.3333333333333333"
     )
+
+
+def test_a_compared_run_that_is_tuned_with_later_stays_compared(store):
+    compared, tuned = RunConfig(seed=0), RunConfig(seed=1)
+    store.add_runs([compared])
+    store.add_runs([compared, tuned], tuning=True)
+    assert [run.tuning for run in store.runs()] == [False, True]
+    store.add_runs([tuned])
+    assert [run.tuning for run in store.runs()] == [False, False]
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_one_damaged_file_among_good_ones_fails_the_check(tmp_path, monkeypatch, damaged):
+    contents = [b"first", b"second", b"third"]
+    hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+    paths = [tmp_path / f"{number}.gz" for number in range(3)]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(gzip.compress(content))
+    monkeypatch.setattr(catalog, "files", lambda *_: [(p.name, p, h) for p, h in zip(paths, hashes, strict=True)])
+    assert call("data", "check", "fashion-mnist").count(": ok") == 3
+    paths[damaged].write_bytes(gzip.compress(b"another"))
+    assert call("data", "check", "fashion-mnist", code=1).count(": ok") == 2
 
 
 @pytest.mark.parametrize("others", [("mse", "hinge", "hypersimplex"), ("hypersimplex", "mse", "hinge")])

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -68,6 +69,17 @@ def test_every_format_has_the_same_numbers(filled):
     assert "Diverged: fashion-mnist · hinge" in markdown
     assert "- Not finished: 1 of 74 runs; " in markdown
     assert "over the seeds that both losses have" in markdown
+
+
+def test_every_row_of_a_markdown_table_has_the_columns_of_its_head(filled):
+    lines = render(gather(filled), "markdown").splitlines()
+    heads = [i for i, line in enumerate(lines) if line.startswith("| data |")]
+    assert heads
+    for head in heads:
+        rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines[head:]))
+        cells = [len(re.split(r"(?<!\\)\|", row)) for row in rows]
+        assert len(rows) > 3
+        assert set(cells) == {cells[0]}, rows[cells.index(max(cells))]
 
 
 def test_the_page_needs_nothing_else_and_escapes_what_is_not_ours(filled):

@@ -95,6 +95,17 @@ def test_an_unfinished_run_moves_as_unfinished_and_a_finished_one_is_never_repla
         assert exchange.import_rows(other, longer) == (0, 1, 0)
 
 
+def test_an_older_export_sets_no_unfinished_run_back(store):
+    config = RunConfig()
+    store.add_runs([config])
+    store.start(config.key(), {})
+    store.record(config.key(), epoch(0))
+    older = exchange.to_json(store.runs())
+    store.record_all(config.key(), [epoch(1), epoch(2)])
+    assert exchange.import_rows(store, exchange.read(older)) == (0, 0, 1)
+    assert store.epochs(config.key()) == [epoch(i) for i in range(3)]
+
+
 def test_runs_that_share_a_training_are_counted_as_taken_over(store, tmp_path):
     configs = [RunConfig(loss=name, epochs=1) for name in ("hypersimplex", "hypersimplex-argmax", "mse")]
     store.add_runs(configs)
