@@ -176,6 +176,41 @@ def test_jax_derivatives_are_those_of_torch():
         jax.jit(lambda o: hsj.soft_topk_segments(np.zeros(3, np.float32), 1, o))(np.array([0, 3]))
 
 
+NAN_ROW = torch.tensor([0.2, 1.0, 0.5, 1.1, torch.nan, 0.3, 0.9, 0.1, 0.4], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("way", ["kernel", "again", "func", "forward"])
+def test_a_nan_spoils_the_gradients_of_its_own_segment_alone(way):
+    given = NAN_ROW, torch.tensor([1.0, 1.5, 2.0]).double(), torch.tensor([1.0, 0.5, 2.0]).double()
+    offsets, v = torch.tensor([0, 3, 6, 9]), torch.arange(9.0, dtype=torch.float64)
+
+    def f(x, k, tau):
+        return hst.soft_topk_segments(x, k, offsets, tau)
+
+    wanted = [torch.full_like(t, torch.nan) for t in given]
+    for i in (0, 2):
+        at = slice(3 * i, 3 * i + 3)
+        part = [t.clone().requires_grad_() for t in (given[0][at], given[1][i], given[2][i])]
+        gradients = torch.autograd.grad(hst.soft_topk(*part), part, v[at])
+        for w, where, gradient in zip(wanted, (at, i, i), gradients, strict=True):
+            w[where] = gradient
+    if way == "func":
+        got = torch.func.grad(lambda *given: (f(*given) * v).sum(), argnums=(0, 1, 2))(*given)
+    elif way == "forward":
+        units = torch.eye(9, dtype=torch.float64)
+        got = [
+            torch.func.vmap(lambda u: (torch.func.jvp(lambda x: f(x, *given[1:]), given[:1], (u,))[1] * v)[:3].sum())(
+                units
+            )
+        ]
+        wanted = [torch.where(torch.arange(9) < 3, wanted[0], 0)]
+    else:
+        leaves = [t.clone().requires_grad_() for t in given]
+        got = torch.autograd.grad(f(*leaves), leaves, v, create_graph=way == "again")
+    for g, w in zip(got, wanted, strict=True):
+        torch.testing.assert_close(g.detach(), w, equal_nan=True)
+
+
 class Budgets(torch.nn.Module):
     def forward(self, x, offsets, k=1, tau=1.0):
         return hst.soft_topk_segments(x, k, offsets, tau)

@@ -211,3 +211,17 @@ def test_hessian_to_tau():
     active = (y > 0) & (y < 1)
     expected = 2 * (v[active] @ (x[active] - x[active].mean())) / tau**3
     same(func.hessian(lambda tau: soft_binary_argmax(x, 3.5, tau) @ v)(tau), expected)
+
+
+def test_a_nan_spoils_the_gradients_of_its_whole_slice_and_of_no_other():
+    x, v = normal(3, 4), normal(3, 4, seed=1)
+    x[1, 2] = torch.nan
+    k = torch.tensor([1.5, 2.0, 2.5], dtype=x.dtype)
+    leaves = x.clone().requires_grad_(), k.clone().requires_grad_()
+    wanted = torch.autograd.grad(soft_binary_argmax(*leaves), leaves, v)
+    assert wanted[0].isnan().all(1).tolist() == [False, True, False]
+    got = torch.func.grad(lambda x, k: (soft_binary_argmax(x, k) * v).sum(), argnums=(0, 1))(x, k)
+    again = torch.autograd.grad(soft_binary_argmax(*leaves), leaves, v, create_graph=True)
+    for a, b, c in zip(got, again, wanted, strict=True):
+        torch.testing.assert_close(a, c, equal_nan=True)
+        torch.testing.assert_close(b.detach(), c, equal_nan=True)

@@ -97,7 +97,7 @@ def piece(
     """
     # An infinite x would give inf - inf, and a tau that the dtype of x does not hold inf or 0.
     x = input.to(y.dtype)
-    moved = torch.where(torch.isfinite(x.detach()), x - x.detach(), 0)
+    moved = torch.where(torch.isinf(x.detach()), 0, x - x.detach())
     inverse = (1 / tau.detach()).clamp(max=torch.finfo(y.dtype).max).to(y.dtype)
     z = torch.where(active, (y + moved * inverse) * (tau.detach() / tau).to(y.dtype), 0)
     return z, (total(z) - (k.to(y.dtype) - total(y == 1))) / count

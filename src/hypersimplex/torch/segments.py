@@ -81,12 +81,16 @@ def _formula(y: Tensor, input: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) 
     # All sizes are those of offsets: one for each segment may be 1, which an exported graph would take as fixed.
     own = torch.bucketize(torch.arange(y.shape[0], device=y.device), offsets, right=True) - 1
     k, tau = (t[own] if t.dim() else t for t in (k, tau))
-    active = (y > 0) & (y < 1) | torch.isnan(y)
+    broken = torch.isnan(y)
+    active = (y > 0) & (y < 1)
 
     def each(terms: Tensor) -> Tensor:
         """The sum of every segment, for each of its entries."""
         return y.new_zeros(offsets.shape[0]).index_add(0, own, terms.to(y.dtype))[own]
 
-    z, nu = piece(y, input, k, tau, active, each(active).clamp(min=1), each)
+    # As in plain.active_entries: a segment with a NaN is NaN as a whole, and so are its gradients.
+    count = torch.where(each(broken) > 0, torch.nan, each(active).clamp(min=1))
+    active = active | broken
+    z, nu = piece(y, input, k, tau, active, count, each)
     change = z - nu
     return torch.where(active, y + (change - change.detach()), y).to(input.dtype)
