@@ -101,9 +101,14 @@ def bad_tau(tau: float) -> ValueError:
     return ValueError(f"tau must be {rule}, got {float(tau)}")
 
 
-def masked_k(k: float, limit: int) -> ValueError:
+def masked_k(k: float, limit: int, where: str) -> ValueError:
+    """where: the axis (NumPy, JAX), the dim (PyTorch), or the segment, whose k its caller lowers by itself."""
     rule = f"k must be at most {limit}, the number of entries that are not -inf"
-    return ValueError(f"{rule}, got {plain_number(k)}")
+    word, _, number = where.partition(" ")
+    lower = {"axis": "clip", "dim": "clamp"}.get(word)
+    along = number if number.startswith("-") else word  # a loss counts from 0 in a layout of its own
+    hint = f"; to lower it where a mask leaves fewer: k = valid.sum({along}).{lower}(max=k)" if lower else ""
+    return ValueError(f"{rule}, got {plain_number(k)}{hint}")
 
 
 def not_whole(k: float) -> ValueError:
@@ -125,7 +130,7 @@ def raise_failure(failure: Failure, k: Any, tau: Any, n: int, dim: str) -> NoRet
     if what == "tau":
         raise bad_tau(tau)
     if what == "masked":
-        raise masked_k(k, limit)
+        raise masked_k(k, limit, dim)
     raise not_whole(k) if 0 <= k <= n and k != math.floor(k) else bad_k(k, n, dim)
 
 

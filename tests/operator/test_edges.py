@@ -165,8 +165,10 @@ def test_tau_may_be_any_positive_number(fe, dtype, tau):
 
 
 def refuses(fe, kind, message, function, *args, **kwargs):
-    """The message is the same everywhere, but for the framework's own words for x and axis."""
+    """The message is the same everywhere, but for the framework's own words for x, axis and clip."""
     message = message.replace("x must", f"{fe.input_word} must").replace("axis", fe.axis_word)
+    if fe.axis_word == "dim":
+        message = message.replace(".clip(", ".clamp(")
     with pytest.raises(kind, match="^" + re.escape(message) + "$"):
         function(*args, **kwargs)
 
@@ -241,13 +243,29 @@ def test_k_and_tau_must_broadcast_over_the_slices(fe, name):
 @every_front_end
 def test_k_above_the_unmasked_entries_is_an_error(fe):
     x = np.array([[1.0, 2.0, 3.0, 4.0], [-INF, 1.0, 2.0, -INF]], np.float32)
-    message = "k must be at most 2, the number of entries that are not -inf, got 3"
+    rule, hint = "k must be at most 2, the number of entries that are not -inf, got 3", "to lower it where a mask"
+    message = f"{rule}; {hint} leaves fewer: k = valid.sum(-1).clip(max=k)"
     refuses(fe, ValueError, message, fe.soft_binary_argmax, x, 3)
     refuses(fe, ValueError, message, fe.threshold, x, 3)
-    refuses(fe, ValueError, message, fe.soft_binary_argmax, np.ascontiguousarray(x.T), 3, axis=0)
+    columns = message.replace("-1", "axis")
+    refuses(fe, ValueError, columns, fe.soft_binary_argmax, np.ascontiguousarray(x.T), 3, axis=0)
     refuses(fe, ValueError, message.replace("got 3", "got 2.5"), fe.soft_binary_argmax, x[1], 2.5)
     refuses(fe, ValueError, message, fe.binary_argmax, x, 3)
     refuses(fe, ValueError, message, fe.soft_binary_argmax, np.array([INF, 1.0, -INF, -INF], np.float32), 3)
+
+
+@every_front_end
+@pytest.mark.parametrize("left", [1, 2, 3])
+def test_k_lowered_as_the_message_says_gives_short_rows_what_they_have(fe, left):
+    x, valid = np.array([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0]]), np.arange(4) < np.array([[4], [left]])
+    masked, k = np.where(valid, x, -INF), valid.sum(-1).clip(max=2)
+    for function in (fe.soft_binary_argmax, fe.binary_argmax):
+        np.testing.assert_allclose(np.asarray(function(masked, k)).sum(-1), k, rtol=1e-6)
+    if left < 2:
+        with pytest.raises(ValueError, match=r"leaves fewer: k = valid\.sum\(-1\)\.cl"):
+            fe.soft_binary_argmax(masked, 2)
+    else:
+        np.testing.assert_allclose(np.asarray(fe.soft_binary_argmax(masked, 2)).sum(-1), 2, rtol=1e-6)
 
 
 @every_front_end

@@ -66,7 +66,8 @@ BAD = {
     "k NaN": ((normal(N, C), GOOD), {"k": float("nan")}, ValueError,
               "k must be between 0 and 6 (the number of samples), got nan"),
     "k beyond what is finite": ((masked(), GOOD), {"k": 3}, ValueError,
-                                "k must be at most 2, the number of entries that are not -inf, got 3"),
+                                "k must be at most 2, the number of entries that are not -inf, got 3; to lower it "
+                                "where a mask leaves fewer: k = valid.sum(dim).clamp(max=k)"),
     "k of another size": ((normal(N, C), GOOD), {"k": [1, 2]}, ValueError,
                           "k must be a number or have shape (3,), got shape (2,)"),
     "k of a wrong kind": ((normal(N, C), GOOD), {"k": "all"}, TypeError,

@@ -87,7 +87,7 @@ def check_problem(x: Array, k: Any, tau: Any, axis: int, where: str, axis_name: 
         usable = np.asarray(_usable(x, axis))
         ks = np.broadcast_to(k, usable.shape)
         for at in np.argwhere(ks > usable)[:1]:
-            raise _checks.masked_k(float(ks[tuple(at)]), int(usable[tuple(at)]))
+            raise _checks.masked_k(float(ks[tuple(at)]), int(usable[tuple(at)]), where)
 
 
 def check_tau(tau: Any) -> None:
