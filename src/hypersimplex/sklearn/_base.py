@@ -9,9 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hypersimplex.sklearn._calibration import Array, Calibration, folds
+from hypersimplex.sklearn._categories import first_text
 
 
 class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -25,6 +26,7 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     threshold_: Array
     tau_: Any
     _multilabel = False
+    _takes_categories = False  # of pandas
 
     def decision_function(self, X: Any) -> Array:  # noqa: N803
         """Return how far every row is past its threshold, in units of tau.
@@ -111,6 +113,21 @@ class ThresholdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"class: {self.classes_[y[0]]}"
             )
         return x, y, weights
+
+    def _validate(self, x: Any, *y: Any, **how: Any) -> Any:
+        """scikit-learn's checks, with the name of a column that holds text."""
+        try:
+            return validate_data(self, x, *y, **how)
+        except ValueError as error:
+            found = first_text(x) if "could not convert string" in str(error) else None
+            if found is None:
+                raise
+        column, value = found
+        frame = ", or make it a pandas category" if self._takes_categories else ""
+        raise ValueError(
+            f"X must hold numbers, got {value!r} in column {column!r}; leave out a column of identifiers, and encode "
+            f"one of categories with scikit-learn's ColumnTransformer{frame}"
+        )
 
     def _weights(self, x: Any, y: Array, sample_weight: Any) -> Any:
         """Those of the rows times those of their classes, or None."""

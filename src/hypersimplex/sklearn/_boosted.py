@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.sklearn._base import ThresholdClassifier
@@ -44,6 +44,7 @@ class BoostedClassifier(ThresholdClassifier):
     booster_: Any
     n_iter_: int
     _read_once = ("classes_", "_categorical")
+    _takes_categories = True
 
     def fit(
         self: Self,
@@ -150,8 +151,7 @@ class BoostedClassifier(ThresholdClassifier):
     def _check(self, X: Any, *y: Any, reset: bool) -> Any:  # noqa: N803
         if reset:
             self._categories = Categories(X)
-        checked = validate_data(
-            self,
+        checked = self._validate(
             self._categories.encode(X),
             *y,
             reset=reset,

@@ -41,6 +41,19 @@ class Categories:
         return sorted({places[column] for column in given})
 
 
+def first_text(x: Any) -> tuple[Any, str] | None:
+    """The first column that holds text which is no number: its name or index, and the text."""
+    cells = np.asarray(x, dtype=object)
+    names = getattr(x, "columns", None)
+    for i, column in enumerate(cells.T if cells.ndim == 2 else ()):
+        for value in column:
+            try:
+                float(value) if isinstance(value, str) else 0.0
+            except ValueError:
+                return i if names is None else names[i], str(value)
+    return None
+
+
 def _where(frame: Any) -> list[int]:
     """Which columns of a pandas frame are categories; none of anything else."""
     if not hasattr(frame, "isetitem"):

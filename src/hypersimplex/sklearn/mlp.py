@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, unique_labels
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from hypersimplex.sklearn._base import ThresholdClassifier
 from hypersimplex.sklearn._calibration import Array
@@ -150,8 +150,7 @@ class HyperSimplexMLPClassifier(ThresholdClassifier):
         return self._training.raw(x)
 
     def _check(self, X: Any, *y: Any, reset: bool) -> Any:  # noqa: N803
-        checked = validate_data(
-            self,
+        checked = self._validate(
             X,
             *y,
             reset=reset,
