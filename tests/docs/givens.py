@@ -34,9 +34,18 @@ def jax_names() -> dict[str, Any]:
     return {**vars(hypersimplex.jax), "num_classes": 5, "logits": logits, "labels": labels}
 
 
+def rare() -> dict[str, Any]:
+    """Rows of which one in thirty is positive, and hard to tell from its neighbors."""
+    from sklearn.datasets import make_classification
+
+    x, y = make_classification(4000, weights=[0.97], class_sep=0.5, flip_y=0.01, random_state=0)
+    return {"x": x[:3000], "y": y[:3000], "test_x": x[3000:]}
+
+
 GIVENS: dict[str, Callable[[], dict[str, Any]]] = {
     "docs/jax.md": jax_names,
     "docs/large-batches.md": ranks,
+    "docs/rare-classes.md": rare,
 }
 # What a page needs beyond the default environment, and the command that has it.
 NEEDS = {
@@ -44,4 +53,6 @@ NEEDS = {
     "docs/jax.md": ("jax", "make test-docs"),
     "docs/migration/entmax.md": ("entmax", "make test-docs"),
     "docs/migration/lightgbm.md": ("lightgbm", "make test-docs"),
+    "docs/rare-classes.md": ("lightgbm", "make test-docs"),
+    "docs/sklearn.md": ("lightgbm", "make test-docs"),
 }
