@@ -1,10 +1,10 @@
-"""The map of the Python sources in CONTRIBUTING.md, out of every first line: `python -m tools.source_map`."""
+"""The map of the Python sources in docs/source-map.md, out of every first line: `python -m tools.source_map`."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "CONTRIBUTING.md"
+PAGE = ROOT / "docs" / "source-map.md"
 BEGIN, END = "<!-- begin: source map -->", "<!-- end: source map -->"
 
 

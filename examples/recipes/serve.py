@@ -11,7 +11,7 @@ import torch
 from _digits import digits
 from torch import Tensor, nn
 
-from hypersimplex.torch import HyperSimplexLoss
+from hypersimplex.torch import HyperSimplexLoss, soft_topk
 
 
 class Classifier(nn.Module):
@@ -23,6 +23,18 @@ class Classifier(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits: Tensor = self.head(self.body(x))
         return logits
+
+
+class Gate(nn.Module):
+    """A model that keeps `soft_topk` when it is exported."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(64, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gates: Tensor = soft_topk(self.scores(x), k=2)
+        return gates
 
 
 def train(x: Tensor, y: Tensor) -> Classifier:
@@ -56,6 +68,16 @@ def by_onnx(program: torch.export.ExportedProgram, x: Tensor, path: Path) -> Ten
     return torch.from_numpy(scores)
 
 
+def nodes(model: nn.Module, x: Tensor) -> int:
+    """Of the ONNX graph."""
+    from hypersimplex.torch.onnx import translations
+
+    program = torch.onnx.export(
+        model, (x,), dynamo=True, verbose=False, custom_translation_table=translations(), optimize=True
+    )
+    return len(list(program.model.graph))
+
+
 @torch.no_grad()
 def main() -> None:
     torch.set_num_threads(1)
@@ -80,6 +102,9 @@ def main() -> None:
         report("torch.export", torch.export.load(exported).module()(test_x).argmax(1))
         if all(find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
             report("ONNX", by_onnx(program, test_x, onnx).argmax(1))
+            with torch.enable_grad():
+                print(f"{'nodes of soft_topk':34} {nodes(Gate(), x)}")
+            print(f"{'nodes of soft_topk, no_grad':34} {nodes(Gate(), x)}")
 
 
 if __name__ == "__main__":

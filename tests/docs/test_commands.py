@@ -59,6 +59,9 @@ def extras(requirement):
 
 def check(words):
     program, *rest = itertools.dropwhile(re.compile(r"[A-Z_]+=").match, words)  # variables of the environment first
+    environment, _, tool = program.rpartition("/bin/")
+    if environment in (".venv", ".venv-all"):
+        program = tool
     if program == "hypersimplex":
         parse(rest)
     elif program == "taskset":  # -c, a processor, and the command that runs there
@@ -69,6 +72,8 @@ def check(words):
         metadata = (ROOT / "pyproject.toml").read_text()
         for requirement in (word for word in rest if word.startswith(".")):
             assert all(re.search(rf"^{extra} = ", metadata, re.MULTILINE) for extra in extras(requirement)), requirement
+    elif program == "pytest":
+        assert all((ROOT / word).exists() for word in rest if word.startswith("tests")), rest
     elif program in ("python", "torchrun"):
         modules = [word.replace(".", "/") for flag, word in itertools.pairwise(rest) if flag == "-m"]
         files = [word for word in rest if word.endswith(".py")]
@@ -95,6 +100,8 @@ def test_command(where, line):
         "pip install '.[touch]'",
         "python examples/none.py",
         "python -m benchmarks.none",
+        ".venv/bin/pytest tests/none.py",
+        ".venv-other/bin/pytest tests",
     ],
 )
 def test_a_wrong_command_is_seen(line):

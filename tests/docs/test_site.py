@@ -93,7 +93,11 @@ def found_by(index, word):
 WORDS = {
     "top-k": "index.html", "topk": "index.html", "MoE": "recipes/experts.html", "routing": "recipes/experts.html",
     "quantile": "tau-and-k.html", "straight-through": "faq.html", "sparsemax": "migration/entmax.html",
-    "soft_topk": "start.html", "budget": "tau-and-k.html",
+    "soft_topk": "start.html", "budget": "tau-and-k.html", "gumbel": "which-top-k.html",
+    "attention": "recipes/selection.html", "imbalanced": "rare-classes.html", "Windows": "install.html",
+    "deterministic": "edges.html", "fp16": "edges.html", "bibtex": "index.html", "causal mask": "recipes/selection.html",
+    "softtorch": "which-top-k.html", "LapSum": "which-top-k.html", "onnx": "recipes/serve.html",
+    "could not convert string": "sklearn.html",
 }  # fmt: skip
 
 
@@ -147,8 +151,22 @@ def test_search_works_from_a_folder(site, tmp_path, word):
     assert re.search(r'md-search-result__meta">\s*[1-9]\d* matching documents', shown)
 
 
+OUT_OF_SIGHT = """return [...document.querySelectorAll(".language-python code")].slice(0, 2)
+  .map(code => code.scrollWidth - code.clientWidth);"""
+
+
 @needs_browser
-@pytest.mark.parametrize("name", ["index", "mathematics", "paper-and-code"])
+@pytest.mark.parametrize("name", ["index", "start", "tau-and-k", "source/readme", "jax", "recipes/selection"])
+def test_results_are_seen_on_a_telephone(site, name):
+    page = (site / f"{name}.html").read_text(encoding="utf-8")
+    folder = (site / f"{name}.html").parent
+    widths = look_at(page, folder, 390, script=OUT_OF_SIGHT)["found"]
+    assert widths
+    assert max(widths) <= 0
+
+
+@needs_browser
+@pytest.mark.parametrize("name", ["index", "mathematics", "paper-and-code", "which-top-k", "rare-classes"])
 def test_pages_fit_a_telephone(site, name):
     page = (site / f"{name}.html").read_text(encoding="utf-8")
     assert look_at(page, site, 390)["overflow"] <= 0
