@@ -43,9 +43,9 @@ def threshold_update(
         state: from threshold_init, or from the update before.
         mu, k: a number, or one per class.
         samples: how many samples the batch has on all devices, without those that `where` leaves out.
-        momentum: the least weight of the latest batch. The thresholds begin as the plain average of all samples, and
-            0 keeps them so: use that to calibrate in one pass over the data. Default: N/1000 for a batch of N
-            samples, at least 0.1. Then they follow about the last 1,000 samples.
+        momentum: how far a batch moves the thresholds; 0.1 is a tenth of the way to its own. They begin as the plain
+            average of all samples, and 0 keeps them so: use that to calibrate in one pass over the data. Default:
+            N/1000 for a batch of N samples, at least 0.1. Then they follow about the last 1,000 samples.
 
     >>> state = threshold_update(threshold_init(2), jnp.array([1.0, 3.0]), k=jnp.array([5, 0]), samples=10)
     >>> threshold_update(state, jnp.array([2.0, 3.0]), k=jnp.array([5, 5]), samples=10).mu

@@ -43,15 +43,15 @@ class HyperSimplexLoss(State):
     """The HyperSimplex loss. Replace nn.CrossEntropyLoss with it, and argmax with `predict`.
 
     The loss does not change when a constant is added to a class's logits. So plain argmax of the logits is not the
-    decision of this model. The module keeps one threshold per class, and `predict` uses them. In training mode every
-    call moves `threshold` toward the batch's own. `eval()` freezes it, and `state_dict` saves it. A class without a
+    decision of this model. The module keeps one threshold per class, and `predict` uses them. Each training step moves
+    `threshold` toward the batch's thresholds. `eval()` freezes it, and `state_dict` saves it. A class without a
     positive or without a negative sample in the batch keeps its threshold.
 
     Args:
         weight, ignore_index, reduction, k, prior, tau, group, label_smoothing: see `hypersimplex_loss`.
-        momentum: the least weight of the latest batch in the running thresholds. The thresholds begin as the plain
-            average of all samples, and 0 keeps them so. Default: N/1000 for a batch of N samples, at least 0.1. Then
-            they follow about the last 1,000 samples.
+        momentum: how far a batch moves the running thresholds; 0.1 is a tenth of the way to its own. They begin as the
+            plain average of all samples, and 0 keeps them so. Default: N/1000 for a batch of N samples, at least 0.1.
+            Then they follow about the last 1,000 samples.
         num_classes: creates the thresholds at construction, so that checkpoints, averaged models and exports find
             them; 1 for a binary problem. Without it the first batch creates them.
 
