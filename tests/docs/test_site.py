@@ -144,11 +144,11 @@ def test_every_page_is_in_the_navigation(site):
 
 
 @needs_browser
-@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("word", ["top-k", "soft_topk", "MoE", "gumbel", "Windows"])
 def test_search_works_from_a_folder(site, tmp_path, word):
     address = f"{(site / 'index.html').as_uri()}?q={word}"
     shown = dump(address, tmp_path, "--virtual-time-budget=10000")
-    assert re.search(r'md-search-result__meta">\s*[1-9]\d* matching documents', shown)
+    assert re.search(r'md-search-result__meta">\s*[1-9]\d* matching documents?', shown)
 
 
 OUT_OF_SIGHT = """return [...document.querySelectorAll(".language-python code")].slice(0, 2)
