@@ -103,8 +103,8 @@ def main() -> None:
         if all(find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
             report("ONNX", by_onnx(program, test_x, onnx).argmax(1))
             with torch.enable_grad():
-                print(f"{'nodes of soft_topk':34} {nodes(Gate(), x)}")
-            print(f"{'nodes of soft_topk, no_grad':34} {nodes(Gate(), x)}")
+                print(f"{'nodes of soft_topk':34} {nodes(Gate().eval(), x)}")
+            print(f"{'nodes of soft_topk, no_grad':34} {nodes(Gate().eval(), x)}")
 
 
 if __name__ == "__main__":
