@@ -9,6 +9,7 @@ INSTALLED := .venv/.installed
 ALL := .venv-all/bin
 EVERYTHING := .venv-all/.installed
 KERNEL := $(wildcard csrc/*.cpp csrc/*.hpp)
+PROJECTS := pyproject.toml study/pyproject.toml study/hatch_build.py CMakeLists.txt
 SANITIZED := build/sanitize/address build/sanitize/thread build/sanitize/plain
 SANITIZE := -std=c++17 -Wall -Wextra -Werror -O1 -g -pthread -Icsrc -fno-sanitize-recover=all -fno-omit-frame-pointer
 SANITIZE_address := -fsanitize=address,undefined
@@ -34,11 +35,11 @@ export NO_MKDOCS_2_WARNING := 1
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# An editable install: edits in src/ take effect at once, edits in csrc/ by the next `make`.
-$(INSTALLED): pyproject.toml CMakeLists.txt $(CONSTRAINTS) $(KERNEL)
-	@echo "Installing hypersimplex into .venv; the first time takes a few minutes."
+# Editable installs: edits in src/ and study/src/ take effect at once, edits in csrc/ by the next `make`.
+$(INSTALLED): $(PROJECTS) $(CONSTRAINTS) $(KERNEL)
+	@echo "Installing hypersimplex and its study into .venv; the first time takes a few minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]' -e ./study
 	@touch $@
 
 demo: $(INSTALLED)  ## four losses compared on real data: live progress, a table, a report in build/demo
@@ -90,21 +91,21 @@ test-baseline: $(INSTALLED)  ## the operator's properties on a processor without
 	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
 
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
-	$(BIN)/pytest -n $(JOBS) tests/study
+	$(BIN)/pytest -n $(JOBS) study/tests
 
 KILLS ?= 50
 soak: $(EVERYTHING)  ## KILLS=50 random kills of studies, which must end in the numbers of undisturbed ones
-	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs -s tests/study/test_soak.py
+	HYPERSIMPLEX_KILLS=$(KILLS) $(ALL)/pytest -m slow -rs -s study/tests/test_soak.py
 
 test-ray: $(EVERYTHING)  ## the study on a real Ray cluster of two workers
-	$(ALL)/pytest -m slow tests/study/test_ray.py
+	$(ALL)/pytest -m slow study/tests/test_ray.py
 
 # One more environment for all that the default suite leaves out: nobody who works on the rest has to install it.
 # XGBoost by itself: on Linux its wheel asks for CUDA's communication library, which nothing here uses.
-$(EVERYTHING): pyproject.toml CMakeLists.txt $(CONSTRAINTS) requirements/everything.txt $(KERNEL)
+$(EVERYTHING): $(PROJECTS) $(CONSTRAINTS) requirements/everything.txt $(KERNEL)
 	@echo "Installing hypersimplex with every framework into .venv-all; the first time takes some minutes and 3 GB."
 	test -x $(ALL)/python || $(PYTHON) -m venv .venv-all
-	$(ALL)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/everything.txt -e '.[dev]'
+	$(ALL)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -r requirements/everything.txt -e '.[dev]' -e './study[ray,lightgbm]'
 	$(ALL)/python -m pip install --quiet --disable-pip-version-check --no-deps 'xgboost>=2.0'
 	@touch $@
 
@@ -114,7 +115,7 @@ test-integrations: $(EVERYTHING)  ## real runs of Lightning and the Hugging Face
 
 test-boosting: $(EVERYTHING)  ## LightGBM, XGBoost, Dask workers, the scikit-learn classifiers
 	$(ALL)/mypy src/hypersimplex/boosting src/hypersimplex/sklearn
-	$(ALL)/pytest tests/boosting tests/sklearn
+	$(ALL)/pytest tests/boosting tests/sklearn study/tests/test_boosted.py study/tests/test_boosted_command.py
 
 # The shared suite runs over JAX's own search too, but for what is about the compiled kernel's ways of walking over
 # memory, of which every size would be compiled anew.
@@ -181,4 +182,4 @@ bench: $(INSTALLED)  ## time the operator against softmax and sort
 
 clean:  ## remove what was built; .venv stays
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
+	find src study tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +

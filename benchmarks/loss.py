@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import timing
-from hypersimplex.study.models import paper
 from hypersimplex.torch import HyperSimplexLoss, hypersimplex_loss
+from hypersimplex_study.models import paper
 
 CASES = [(128, 10), (1024, 10), (8192, 10), (8192, 100), (4096, 1000)]
 BASE = "F.cross_entropy"

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from benchmarks import timing
-from hypersimplex.study.config import RunConfig
-from hypersimplex.study.samples import Data
-from hypersimplex.study.train import Runtime, Training
+from hypersimplex_study.config import RunConfig
+from hypersimplex_study.samples import Data
+from hypersimplex_study.train import Runtime, Training
 
 PLAIN = "plain"
 # Name of a way: its memory format, whether it is compiled, its precision.

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hypersimplex.study.data import load
 from hypersimplex.torch import HyperSimplexLoss
+from hypersimplex_study.data import load
 
 # The weight of a batch of N samples.
 WAYS: dict[str, Callable[[int], float]] = {

@@ -8,10 +8,11 @@ import pytest
 
 from tools import source_map
 
-SOURCE = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
 MODULES = {
-    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted((SOURCE / "hypersimplex").rglob("*.py"))
+    ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): path
+    for source in (ROOT / "src", ROOT / "study" / "src")
+    for path in sorted(source.glob("hypersimplex*/**/*.py"))
 }
 # A package and what it may import besides itself: the frameworks' front ends know the middle, not each other.
 INNER = {"_batch", "_boundary", "_columns"}
@@ -89,6 +90,18 @@ def test_imports_point_inward(name):
         assert {other for other in inner if not other.startswith("backends")} <= INNER
 
 
+def test_the_study_takes_the_public_modules_of_the_library():
+    """The study is a distribution of its own: what it needs of the library anybody could use."""
+    public = {"hypersimplex", *(f"hypersimplex.{name}" for name in ("torch", "boosting", "sklearn"))}
+    taken = {m for name, found in GRAPH.items() if is_study(name) for m in found if not is_study(m)}
+    assert {"hypersimplex.torch", "hypersimplex.boosting"} <= taken <= public
+    assert not [name for name, found in GRAPH.items() if not is_study(name) and any(map(is_study, found))]
+
+
+def is_study(module: str) -> bool:
+    return module.partition(".")[0] == "hypersimplex_study"
+
+
 def test_backends_do_not_import_the_place_that_picks():
     for name, found in GRAPH.items():
         if name.startswith("hypersimplex.torch.backends."):
@@ -98,4 +111,5 @@ def test_backends_do_not_import_the_place_that_picks():
 def test_the_map_of_the_sources_is_current():
     text = source_map.PAGE.read_text()
     assert "torch/backends/kernel.py" in text
+    assert "hypersimplex_study" in text
     assert source_map.page(text) == text, "run: python -m tools.source_map"

@@ -40,9 +40,7 @@ def test_a_missing_framework_is_asked_for_by_its_own_name(framework):
     assert f"install it with: pip install '{framework}>=" in last
 
 
-@pytest.mark.parametrize(
-    ("extra", "brings_torch"), [("torch", True), ("study", True), ("sklearn", True), ("jax", False)]
-)
+@pytest.mark.parametrize(("extra", "brings_torch"), [("torch", True), ("sklearn", True), ("jax", False)])
 def test_a_hint_that_brings_torch_names_its_small_build(extra, brings_torch, monkeypatch):
     """Unless torch is there already: the default build for Linux comes with gigabytes of CUDA."""
     assert "whl/cpu" not in str(missing("this", "that", extra))
@@ -52,7 +50,7 @@ def test_a_hint_that_brings_torch_names_its_small_build(extra, brings_torch, mon
 
 # Not find_spec: looking for pip so switches off what setuptools needs later in this process.
 @pytest.mark.skipif(not list(importlib.metadata.distributions(name="pip")), reason="pip is not installed here")
-@pytest.mark.parametrize("extra", ["torch", "study"])
+@pytest.mark.parametrize("extra", ["torch"])
 def test_the_command_of_the_hint_works_in_any_folder(extra, tmp_path):
     """Its packages are all here, so that pip has nothing to do, and no index is asked."""
     command = [sys.executable, "-m", *command_of(extra), "--dry-run", "--no-index", "--no-deps"]
@@ -95,7 +93,7 @@ def test_every_hint_names_an_extra_that_exists():
     extras = set(importlib.metadata.metadata("hypersimplex").get_all("Provides-Extra"))
     files = Path(hs.__file__).parent.rglob("*.py")
     hints = {extra for file in files for extra in re.findall(r'raise .*missing\(.*"(\w+)"\)', file.read_text())}
-    assert {"torch", "jax", "study", "ray", "lightgbm"} <= hints <= extras
+    assert {"torch", "jax", "sklearn", "lightgbm", "xgboost"} <= hints <= extras
 
 
 def test_a_broken_framework_is_not_called_missing():
@@ -120,9 +118,9 @@ def test_types_are_shipped():
 
 @pytest.mark.parametrize("package", [hs, hst])
 def test_the_examples_in_the_docstrings_are_true(package):
-    """In the package's own modules, but for the compiled one and the command, which needs an extra."""
+    """In the package's own modules, but for the compiled one."""
     found = pkgutil.iter_modules(package.__path__, package.__name__ + ".")
-    names = {module.name for module in found if not module.ispkg} - {"hypersimplex._kernel", "hypersimplex.cli"}
+    names = {module.name for module in found if not module.ispkg} - {"hypersimplex._kernel"}
     results = [doctest.testmod(importlib.import_module(name)) for name in sorted(names)]
     assert sum(result.attempted for result in results) > 3
     assert sum(result.failed for result in results) == 0

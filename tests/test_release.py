@@ -24,6 +24,8 @@ def test_one_version_everywhere():
     assert newest[1] in (hs.__version__, "Unreleased")
     assert re.search(rf"^version: {version}$", text("CITATION.cff"), re.MULTILINE)
     assert re.search(rf'^  version: "{version}"$', text("conda/recipe.yaml"), re.MULTILINE)
+    study = text("study/src/hypersimplex_study/__init__.py")
+    assert re.search(rf'^__version__ = "{version}"$', study, re.MULTILINE)
     if newest[1] == hs.__version__:
         assert f"date-released: {newest[2]}" in text("CITATION.cff")
 

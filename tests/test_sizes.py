@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYTHON = sorted((ROOT / "src").rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
+PYTHON = sorted(path for folder in ("src", "study/src") for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted(path for folder in ("tests", "study/tests") for path in (ROOT / folder).rglob("*.py"))
 CPP = sorted(path for end in ("*.hpp", "*.cpp") for path in (ROOT / "csrc").rglob(end))
 
 

@@ -50,15 +50,20 @@ def lines(extras: dict[str, list[str]], extra: str) -> list[str]:
 
 
 def main() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project, study = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in ("", "study")
+    )
     extras = project["optional-dependencies"]
+    extras["./study"] = study["dependencies"]
+    extras["./study[ray]"] = [*study["dependencies"], *study["optional-dependencies"]["ray"]]
     for extra in ("", *extras):
         found: set[str] = set()
         missing: set[str] = set()
         for line in [*project["dependencies"], *(lines(extras, extra) if extra else ())]:
             needed(line, found, missing)
         absent = f"; not installed here: {', '.join(sorted(missing))}" if missing else ""
-        print(f"{extra or 'none':10} {sum(map(size, found)) / MEGABYTE:7.0f} MB{absent}")
+        print(f"{extra or 'none':12} {sum(map(size, found)) / MEGABYTE:7.0f} MB{absent}")
 
 
 if __name__ == "__main__":

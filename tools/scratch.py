@@ -17,8 +17,8 @@ from tools import module
 from tools.mutants.mutant import EVERYTHING, Mutant
 
 ROOT = Path(__file__).parents[1]
-COPIED = ("csrc", "src", "tests", "tools", "benchmarks", "examples", "docs", "pyproject.toml", "README.md")
-SOURCES = ("src",)  # of these folders a copy's environment takes packages first
+COPIED = ("csrc", "src", "study", "tests", "tools", "benchmarks", "examples", "docs", "pyproject.toml", "README.md")
+SOURCES = ("src", "study/src")  # of these folders a copy's environment takes packages first
 CHOSEN = "HYPERSIMPLEX_PYTHON_ALL"
 
 

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = ("src/hypersimplex", "study/src/hypersimplex_study")
 PAGE = ROOT / "docs" / "source-map.md"
 BEGIN, END = "<!-- begin: source map -->", "<!-- end: source map -->"
 
@@ -13,11 +14,14 @@ def first_line(path: Path) -> str:
 
 
 def source_map() -> str:
-    source = ROOT / "src" / "hypersimplex"
-    lines = ["| file in `src/hypersimplex/` | what it holds |", "| --- | --- |"]
-    for path in sorted(source.rglob("*.py"), key=lambda p: (p.parent, p)):
+    return "\n\n".join(map(table, FOLDERS))
+
+
+def table(folder: str) -> str:
+    lines = [f"| file in `{folder}/` | what it holds |", "| --- | --- |"]
+    for path in sorted((ROOT / folder).rglob("*.py"), key=lambda p: (p.parent, p)):
         if says := first_line(path):
-            lines.append(f"| `{path.relative_to(source).as_posix()}` | {says.replace('|', chr(92) + '|')} |")
+            lines.append(f"| `{path.relative_to(ROOT / folder).as_posix()}` | {says.replace('|', chr(92) + '|')} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`, or `hypersimplex bench`. Nothing heavy is imported before it runs."""
+"""`python -m benchmarks.peers`. Nothing heavy is imported before it runs."""
 
 import os
 from enum import Enum
@@ -60,7 +60,7 @@ def bench(
     try:
         from benchmarks.peers import run
     except ModuleNotFoundError as error:
-        typer.echo(f"error: hypersimplex bench needs {error.name}; install it with: pip install -e '.[dev]'")
+        typer.echo(f"error: this benchmark needs {error.name}; install it with: pip install -e '.[dev]'")
         raise typer.Exit(1) from None
 
     os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -59,7 +59,7 @@ def _measure(
         for rows in _rows(part, found, cases, output, options):
             results.merge(output, part, rows, forget=rows[0]["peer"] if part == "growth" else None)
             print(f"  {_label(part, rows[0])}", file=sys.stderr, flush=True)
-        command = shlex.join(["hypersimplex", "bench", *sys.argv[1:]])
+        command = shlex.join(["python", "-m", "benchmarks.peers", *sys.argv[1:]])
         results.merge(output, "run", [{"part": part, "machine": timing.machine(), "command": command}])
 
 

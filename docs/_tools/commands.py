@@ -11,8 +11,8 @@ from typing import Any, Union, get_args, get_origin
 
 from typer.main import get_command
 
-from hypersimplex.cli import app
-from hypersimplex.study.sweep import Study
+from hypersimplex_study.cli import app
+from hypersimplex_study.sweep import Study
 
 HEAD = ["| option | type | default | meaning |", "| --- | --- | --- | --- |"]
 KINDS = {str: "text", int: "whole number", float: "number", Path: "path", bool: "flag"}

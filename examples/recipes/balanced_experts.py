@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from hypersimplex.study.data import load
-from hypersimplex.study.formats import DataError
 from hypersimplex.torch import BalancedRouter, binary_argmax
+from hypersimplex_study.data import load
+from hypersimplex_study.formats import DataError
 
 EXPERTS, K, WIDTH, HIDDEN, BATCH = 8, 2, 96, 48, 512
 WAYS = {"auxiliary loss": (0.01, 0.1, 1.0), "loss-free bias": (0.01, 0.1, 1.0), "BalancedRouter": (0.1, 0.5, 2.5)}

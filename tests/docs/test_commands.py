@@ -11,6 +11,7 @@ from tests.docs.pages import PAGES, ROOT, blocks, name, prose
 pytest.importorskip("typer")
 
 TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+ROOTS = (ROOT, ROOT / "study/src")
 INLINE = re.compile(r"`((?:hypersimplex|make|python|torchrun|pip install) [^`]+)`")
 
 
@@ -26,21 +27,15 @@ def lines(page):
                 yield f"{name(page)}:{number}", command
 
 
-COMMANDS = [found for page in PAGES for found in lines(page)]
+# The changelog tells of commands that were.
+COMMANDS = [found for page in PAGES if page.name != "CHANGELOG.md" for found in lines(page)]
 
 
-def parse(words):
-    """Read a `hypersimplex` command line as the command would, and run nothing."""
+def parse(app, words):
+    """Read a command line as the command would, and run nothing."""
     from typer.main import get_command
 
-    from hypersimplex.cli import app
-
-    if words[:1] == ["bench"]:  # which hands its options on
-        from benchmarks.peers.__main__ import app as suite
-
-        command, words = get_command(suite), words[1:]
-    else:
-        command = get_command(app)
+    command = get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     context = command.context_class(command)
@@ -63,14 +58,20 @@ def check(words):
     if environment in (".venv", ".venv-all"):
         program = tool
     if program == "hypersimplex":
-        parse(rest)
+        from hypersimplex_study.cli import app
+
+        parse(app, rest)
+    elif rest[:2] == ["-m", "benchmarks.peers"]:
+        from benchmarks.peers.__main__ import app
+
+        parse(app, rest[2:])
     elif program == "taskset":  # -c, a processor, and the command that runs there
         check(rest[2:])
     elif program == "make":
         assert {word for word in rest if "=" not in word} <= TARGETS
     elif program == "pip":
-        metadata = (ROOT / "pyproject.toml").read_text()
         for requirement in (word for word in rest if word.startswith(".")):
+            metadata = (ROOT / requirement.partition("[")[0] / "pyproject.toml").read_text()
             assert all(re.search(rf"^{extra} = ", metadata, re.MULTILINE) for extra in extras(requirement)), requirement
     elif program == "pytest":
         assert all((ROOT / word).exists() for word in rest if word.startswith("tests")), rest
@@ -79,7 +80,8 @@ def check(words):
         files = [word for word in rest if word.endswith(".py")]
         assert modules or files, words
         for module in modules:
-            assert any((ROOT / f"{module}{end}").exists() for end in (".py", "/__main__.py")), module
+            ends = (".py", "/__main__.py")
+            assert any((root / f"{module}{end}").exists() for root in ROOTS for end in ends), module
         assert all((ROOT / file).exists() for file in files), files
     else:
         raise AssertionError(f"no rule for {program}")
@@ -98,6 +100,9 @@ def test_command(where, line):
         "hypersimplex study walk",
         "make tset",
         "pip install '.[touch]'",
+        "pip install './study[rya]'",
+        "pip install ./stduy",
+        "python -m benchmarks.peers --prat budgets",
         "python examples/none.py",
         "python -m benchmarks.none",
         ".venv/bin/pytest tests/none.py",

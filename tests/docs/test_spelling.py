@@ -18,7 +18,7 @@ STEMS = (
 BRITISH = re.compile(rf"\b\w*(?:{'|'.join(STEMS.split())})\w*|\bwhilst\b", re.IGNORECASE)
 KNOWN = {"aria-labelledby", "labelledby"}  # names that are not ours to spell
 OTHERS = [ROOT / "docs/explorer.html", ROOT / "mkdocs.yml", *sorted((ROOT / "docs/notebooks").glob("*.ipynb"))]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
+SOURCES = sorted(path for folder in ("src", "study/src") for path in (ROOT / folder).rglob("*.py"))
 
 
 def words(text):

@@ -1,3 +1,0 @@
-from hypersimplex.cli import app
-
-app()
