@@ -45,10 +45,16 @@ def test_binary_decision():
     assert criterion.predict(logits[7]) == expected[7]
 
 
+@pytest.mark.parametrize("labels", ["any number", "one or none", "one or two"])
 @pytest.mark.parametrize("way", ["train", "calibrate"])
-def test_multilabel_decision(way):
+def test_multilabel_decision(way, labels):
     criterion, logits = HyperSimplexLoss(), leaf(50, 3)
-    target = (normal(50, 3, seed=1) > 0).float()
+    if labels == "any number":
+        target = (normal(50, 3, seed=1) > 0).float()
+    else:
+        target = one_hot(labels_of(50, classes=3), 3).float()
+        target[::3] *= 0 if labels == "one or none" else 1
+        target[1::3, 0] = 1 if labels == "one or two" else target[1::3, 0]
     if way == "train":
         criterion(logits, target)
     else:
