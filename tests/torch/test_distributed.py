@@ -41,6 +41,7 @@ def test_equals_one_process(size, way):
         {"reduction": "sum", "tau": 0.3},
         {"weight": torch.tensor([0.5, 2, 1, 0, 3])},
         {"k": torch.tensor([3, 4.5, 6, 0, 23])},
+        {"weight": torch.tensor([0.5, 2, 1, 0, 3]), "k": torch.tensor([3, 4.5, 6, 0, 23])},
         {"prior": 0.2},
         {"prior": torch.tensor([0.1, 0.2, 0.3, 0.4, 0.0]), "tau": torch.tensor([0.2, 1, 5, 1, 1])},
         {"tau": 0.25},
@@ -111,6 +112,21 @@ def losses_of_logits(group, way, split, logits, y, arguments):
     if outcome.loss.requires_grad:
         outcome.loss.sum().backward()
     return outcome.loss.detach(), logits.grad, numbers_of(outcome)[0]
+
+
+def test_far_logits_are_searched_as_far_as_their_digits_go():
+    """At 2^49 they lie 1/8 apart: a rank's own threshold is no more exact, and the bracket must be as wide."""
+    x, y, w = problem()
+    logits = (2 * Model(w)((2 * x).round() / 2)).detach().round() + 2.0**49
+    expected = compute(logits, y, settings(tau=3.0))
+    for loss, _, threshold in ranks.run(2, losses_of_logits, "search", [2, 21], logits, y, {"tau": 3.0}):
+        torch.testing.assert_close(loss, expected.loss, rtol=1e-12, atol=0)
+        torch.testing.assert_close(threshold, numbers_of(expected)[0], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["index", "soft"])
+def test_label_smoothing_needs_all_labels(kind):
+    check("search given up", [9, 14], *problem(kind), label_smoothing=0.2)
 
 
 @pytest.mark.parametrize("odd", [torch.inf, -torch.inf, torch.nan])

@@ -45,6 +45,39 @@ def test_binary_decision():
     assert criterion.predict(logits[7]) == expected[7]
 
 
+def test_a_score_of_one_half_is_negative():
+    criterion = HyperSimplexLoss(num_classes=1)
+    criterion(leaf(50), labels_of(50, classes=2))
+    criterion.threshold.fill_(0.25)
+    around = [torch.nextafter(torch.tensor(0.75), torch.tensor(end)).item() for end in (0.0, 1.0)]
+    assert criterion.predict(torch.tensor([around[0], 0.75, around[1]])).tolist() == [0, 0, 1]
+
+
+def log_likelihood(criterion, factor, logits, target):
+    """Of the labels, where the scores are multiplied by that factor; independent labels are decided at one half."""
+    scores = criterion.scores(logits).double()
+    if target.shape == logits.shape:
+        return -nn.functional.binary_cross_entropy_with_logits(factor * (scores - 0.5), target.double())
+    return -nn.functional.cross_entropy(factor * scores, target)
+
+
+@pytest.mark.parametrize("kind", ["classes", "binary", "multilabel"])
+def test_the_sharpness_is_the_most_likely_one(kind):
+    """Labels that are often wrong, and thresholds far from the middle: the factor is neither 0 nor infinite."""
+    logits = normal(400) if kind == "binary" else normal(400, 3)
+    noise = normal(*logits.shape, seed=3)
+    target = (logits + noise).argmax(1) if kind == "classes" else (logits + noise > 1.0).double()
+    criterion = HyperSimplexLoss().calibrate([(logits, target)])
+    best = float(criterion.sharpness)
+    at_best, *others = (log_likelihood(criterion, f * best, logits, target) for f in (1.0, 0.99, 1.01))
+    assert 0.5 < best < 8
+    assert at_best > max(others)
+    expected = torch.sigmoid(best * (criterion.scores(logits) - 0.5))
+    if kind == "classes":
+        expected = torch.softmax(best * criterion.scores(logits), 1)
+    same(criterion.probabilities(logits), expected)
+
+
 @pytest.mark.parametrize("labels", ["any number", "one or none", "one or two"])
 @pytest.mark.parametrize("way", ["train", "calibrate"])
 def test_multilabel_decision(way, labels):
