@@ -32,3 +32,13 @@ def test_chunks():
     assert exact < 1e-4
     assert naive > 0.1
     assert accuracy > 0.85
+
+
+def test_scripts_end_before_a_late_thread_of_gloo_can_abort_them():
+    """See docs/large-batches.md."""
+    pages = [*EXAMPLES.rglob("*.py"), *(EXAMPLES.parent / "docs").rglob("*.ipynb")]
+    found = [page for page in pages if "init_process_group(" in page.read_text()]
+    assert {page.name for page in found} >= {"torchrun_two_ranks.py", "two-ranks.ipynb"}
+    for page in found:
+        after = page.read_text().partition("destroy_process_group()")[2]
+        assert "os._exit(0)" in after, page.name
