@@ -65,7 +65,7 @@ test: lint pytest  ## lint, types and the default tests
 	@echo
 	@echo "make test passed. Left out, and run by 'make test-rest' (or with everything above by 'make test-all'):"
 	@echo "  make test-slow   the tests marked slow: long, or using gigabytes"
-	@echo "  make test-baseline  the operator's properties on a processor without AVX"
+	@echo "  make test-baseline  the operator's properties and the box sections on a processor without AVX"
 	@echo "  make sanitize    the kernel's own tests under AddressSanitizer and UBSan"
 	@echo "  make test-boosting  LightGBM, XGBoost, Dask and the scikit-learn classifiers"
 	@echo "  make test-docs   the documentation's site, its links and all of its code"
@@ -87,8 +87,8 @@ test-slow: $(INSTALLED)  ## the tests marked slow
 fuzz: $(INSTALLED)  ## new problems and nonsense for the kernel, for SECONDS=60; SEED= repeats
 	$(BIN)/python -m tests.kernel.fuzz --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
-test-baseline: $(INSTALLED)  ## the operator's properties on a processor without AVX
-	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py
+test-baseline: $(INSTALLED)  ## the operator's properties and the box sections on a processor without AVX
+	HYPERSIMPLEX_SIMD=baseline $(BIN)/pytest -n $(JOBS) tests/operator/test_properties.py tests/budgets
 
 test-study: $(INSTALLED)  ## the study's tests alone, slow ones too
 	$(BIN)/pytest -n $(JOBS) study/tests
@@ -125,7 +125,7 @@ test-jax: $(EVERYTHING)  ## the JAX front end: types, its own suite and the shar
 	HYPERSIMPLEX_JAX_KERNEL=0 $(ALL)/pytest -n $(JOBS) -m "not slow" -k "jax and not remainder and not first_axis" \
 		tests/operator/test_edges.py \
 		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py \
-		tests/budgets/test_box_values.py
+		tests/budgets/test_box_values.py tests/budgets/test_box_scales.py
 
 test-triton: $(EVERYTHING)  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
 	$(ALL)/pytest -n $(JOBS) tests/triton

@@ -38,13 +38,14 @@ class BoxSolver {
     bool advance() {
         Hunt found = hunt();
         if (found == Hunt::cornered && !within) return look_between();
-        if (found == Hunt::cornered) write(here(), slack(sums(here())));
+        if (found == Hunt::cornered) write_between();
         if (found != Hunt::unsettled) p.mu[slice] = origin + (s.mu + s.low);
         return found == Hunt::unsettled;
     }
 
   private:
     enum class Hunt { unsettled, settled, cornered };
+    static constexpr double most = std::numeric_limits<double>::max();
 
     T* out() const { return p.y + slice * p.n; }
 
@@ -71,7 +72,7 @@ class BoxSolver {
     static double slack(const BoxSums& at) { return at.free > 0 ? 1e-15 * at.bulk / at.free : 0; }
 
     BoxPlace place(double mu, double low) const { return {mu, low, row.inverse}; }
-    BoxPlace here() const { return within ? place(origin, s.mu + s.low) : place(s.mu, s.low); }
+    BoxPlace here() const { return within ? place(origin, s.mu) : place(s.mu, s.low); }
 
     double residual(const BoxSums& at) const { return at.free_sum - (total - at.fixed); }
 
@@ -93,12 +94,28 @@ class BoxSolver {
     bool look_between() {
         double gap = s.hi - s.lo;
         bool up = residual(sums(place(s.hi, -gap / 2))) > 0;
-        origin = up ? s.hi : s.lo;
-        s = start_at(up ? -gap / 4 : gap / 4, gap);
-        s.lo = up ? -gap / 2 : 0;
-        s.hi = up ? 0 : gap / 2;
-        within = true, near = false, pass = 0;
+        measure_from(up ? s.hi : s.lo, up ? -gap / 4 : gap / 4);
+        (up ? s.lo : s.hi) = up ? -gap / 2 : gap / 2;
         return true;
+    }
+
+    void measure_from(double at, double mu) {
+        origin = at, s.lo -= at, s.hi -= at, s.mu = mu, s.low = 0;
+        s.last = std::numeric_limits<double>::infinity();
+        within = true, near = false, pass = 0;
+    }
+
+    // Between two neighbors an entry goes all its way from bound to bound: y is as much of either side as
+    // makes the total. It is measured from the side that is nearer, lest an infinite bound swallow it.
+    void write_between() {
+        BoxPlace more = place(origin, s.lo), less = place(origin, s.hi);
+        double above = residual(sums(more)), below = -residual(sums(less));
+        bool up = below < above;
+        double share = (up ? below : above) / (above + below);
+        share = share > 0 ? share : 0;
+        in_blocks(p.n, threads, [&](int64_t from, int64_t to) {
+            write_mixture(row, out(), from, to, up ? more : less, up ? less : more, share);
+        });
     }
 
     // Where there are no bounds, as if every entry were free.
@@ -117,27 +134,44 @@ class BoxSolver {
 
     // A Newton step. Settled, y is written. In the end two neighbors are the bracket.
     Hunt hunt() {
-        constexpr double most = std::numeric_limits<double>::max();
         BoxSums found = near ? write(here(), slack(before)) : sums(here());
-        if (near) found.bulk = before.bulk;
+        // A bulk of next to nothing says nothing of where the step led.
+        if (near) found.bulk = std::max(before.bulk, std::fabs(found.free_sum) + std::fabs(found.fixed));
         double r = residual(found), size = std::fabs(r), change = r * tau / found.free;
-        bool noise = size <= 2e-14 * found.bulk && size > s.last / 2;
+        // Another mu is another rounding of mu w.
+        bool noise = size <= 2e-14 * found.bulk && size > s.last / 2 && s.mu == last_mu;
         // A step that crossed no breakpoint is exact.
         bool exact = found.free == before.free && found.fixed == before.fixed && size <= 4e-15 * found.bulk;
-        if (!(size > 4e-16 * found.bulk) || noise || exact || s.low + change == s.low) {
+        if (!(size > 4e-16 * found.bulk) || noise || exact) {
             if (!near) write(here(), slack(found));
             return Hunt::settled;
         }
         near = is_close(r, each, found.free);
         before = found;
-        s.last = size;
-        follow(s, r, change, found.free > 0);
-        if (pass++ < newton_alone || pass % 2 == 0) return Hunt::unsettled;
-        s.lo = s.lo > -most ? s.lo : -most;
-        s.hi = s.hi < most ? s.hi : most;
-        s.mu = halfway(s.lo, s.hi);
+        s.last = size, last_mu = s.mu;
+        if (!within && s.low + change == s.low) measure_from(s.mu, s.low);
+        narrow(r, change, found.free > 0);
+        bool halve = pass++ >= newton_alone && pass % 2;
+        if (halve) {
+            s.lo = s.lo > -most ? s.lo : -most;
+            s.hi = s.hi < most ? s.hi : most;
+            s.mu = halfway(s.lo, s.hi);
+            s.low = 0;
+        }
+        bool closed = within ? s.hi <= std::nextafter(s.lo, most) : halve && (s.mu <= s.lo || s.mu >= s.hi);
+        return closed ? Hunt::cornered : Hunt::unsettled;
+    }
+
+    // follow(), for ends without low digits: where those point out of the bracket, it ends one number
+    // further. What is measured from the origin has none; a step of less than a digit is one of a digit.
+    void narrow(double r, double change, bool active) {
+        double lo = s.lo, hi = s.hi, mu = s.mu, low = s.low, next = r > 0 ? most : -most;
+        follow(s, r, change, active);
+        if (r > 0 && low < 0) s.lo = std::max(lo, std::nextafter(mu, -most));
+        if (!(r > 0) && low > 0) s.hi = std::min(hi, std::nextafter(mu, most));
+        if (!within) return;
         s.low = 0;
-        return s.mu <= s.lo || s.mu >= s.hi ? Hunt::cornered : Hunt::unsettled;
+        if (s.mu == mu) s.mu = std::nextafter(mu, next);
     }
 
     // Every entry at its bound, but for those that are masked.
@@ -195,6 +229,7 @@ class BoxSolver {
     Search s{};
     double origin = 0, each = 0;    // each: the square of what an entry may add over that of its weight
     BoxSums before{0, 0, 0, 0};     // of the last pass
+    double last_mu = 0;             // its mu
     int pass = 0;                   // passes so far
     bool near = false;              // the next pass is very likely the last, so it writes
     bool within = false;            // s is measured from the origin

@@ -205,11 +205,12 @@ struct BoxSums {
 // (x - mu w)/tau, where mu is a number and the digits it has not.
 struct BoxPlace {
     using Vec = typename Wide::Vec;
-    Vec mu, low, minus;    // minus: -1/tau
+    Factor mu;
+    Vec low, minus;    // minus: -1/tau
     BoxPlace(double at, double rest, double per_tau)
-        : mu(Wide::splat(at)), low(Wide::splat(rest)), minus(Wide::splat(-per_tau)) {}
+        : mu(at), low(Wide::splat(rest)), minus(Wide::splat(-per_tau)) {}
     HS_INLINE Vec of(const Entries& e) const {
-        return Wide::plus_product(Wide::fused(mu, e.weight, e.x), low, e.weight) * minus;
+        return Wide::plus_product(mu.times_minus(e.weight, e.x), low, e.weight) * minus;
     }
 };
 
@@ -274,6 +275,22 @@ BoxSums write_box(const BoxRow<T>& row, T* y, int64_t from, int64_t to, const Bo
                 return e;
             });
     });
+}
+
+// Writes y as a share of what it is at one mu, and the rest of what it is at another.
+template <class T>
+void write_mixture(const BoxRow<T>& row, T* y, int64_t from, int64_t to, const BoxPlace& one,
+                   const BoxPlace& other, double share) {
+    using Vec = typename Wide::Vec;
+    Vec part = Wide::splat(share);
+    auto of = [&](const Entries& e) {
+        auto clipped = [&](Vec t) { return Wide::min(e.upper, Wide::max(e.lower, t)); };
+        Vec a = clipped(one.of(e)), b = clipped(other.of(e));
+        return Wide::pick(a == b, a, Wide::plus_product(b, part, a - b));
+    };
+    int64_t i = from;
+    for (; i + together <= to; i += together) store_wide(y + i, of(row.template load<Given::mixed>(i)));
+    if (i < to) store_some(y + i, of(row.rest(i, to)), to - i);
 }
 
 }    // namespace hs::HS_VARIANT

@@ -7,6 +7,40 @@ namespace hs::HS_VARIANT {
 using Wide = Lanes<double>;
 constexpr int together = Wide::width;
 
+#if defined(__GNUC__) && !defined(HS_PLAIN_LANES) && \
+    (defined(__AVX512F__) || (defined(__AVX2__) && defined(__FMA__)))
+constexpr bool wide_fuses = true;    // Wide::fused rounds once
+#else
+constexpr bool wide_fuses = false;
+#endif
+
+// Half of the digits, so few that a product of two such numbers is exact.
+HS_INLINE typename Wide::Vec upper_digits(typename Wide::Vec v) {
+    typename Wide::Int bits;
+    std::memcpy(&bits, &v, sizeof v);
+    bits = bits & Wide::splat_int(-(int64_t{1} << 27));
+    std::memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+// A factor of differences a b - c that are rounded once: near a bound the rounding of the product would be
+// all that is left. Where the processor cannot, what the product loses is found from those of half the
+// digits.
+class Factor {
+  public:
+    using Vec = typename Wide::Vec;
+    explicit Factor(double value) : all(Wide::splat(value)), high(upper_digits(all)), low(all - high) {}
+    HS_INLINE Vec times_minus(Vec b, Vec c) const {
+        if constexpr (wide_fuses) return Wide::fused(all, b, c);
+        Vec product = all * b, first = upper_digits(b), second = b - first;
+        Vec lost = ((high * first - product) + high * second + low * first) + low * second;
+        return (product - c) + Wide::keep(lost, lost == lost);    // of an infinite product nothing is lost
+    }
+
+  private:
+    Vec all, high, low;
+};
+
 // Intrinsics, because the compiler converts piece by piece.
 template <class S>
 HS_INLINE typename Wide::Vec load_wide(const S* p) {

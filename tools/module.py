@@ -2,8 +2,9 @@
 
     python -m tools.module FOLDER -fsanitize=address ...
 
-puts it into FOLDER with the given flags. One instruction set only, the best that this machine has (it calls itself
-baseline), and only what has changed since the last time.
+puts it into FOLDER with the given flags. One instruction set only, which calls itself baseline: the best that this
+machine has, or with HYPERSIMPLEX_SIMD=baseline the one that every machine has. Only what has changed since the last
+time is compiled, so each of the two needs a folder of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class CompileError(Exception):
 
 
 def _instructions() -> list[str]:
+    if os.environ.get("HYPERSIMPLEX_SIMD") == "baseline":
+        return []
     try:
         flags = Path("/proc/cpuinfo").read_text()
     except OSError:

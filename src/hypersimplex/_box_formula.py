@@ -14,7 +14,7 @@ class Problem(NamedTuple):
     """total and tau have a size of 1 along the last dim, the others the shape of x."""
 
     xp: Any
-    x: Array
+    ratio: Array  # x/weight: measured so, an entry leaves its bound at a number, and at the same one in every sum
     total: Array
     lower: Array
     upper: Array
@@ -23,19 +23,19 @@ class Problem(NamedTuple):
 
     def place(self, mu: Array, low: Array = 0.0) -> Array:
         """y before it is clipped, at mu + low."""
-        return ((self.x - mu * self.weight) - low * self.weight) / self.tau
+        return ((self.ratio - mu) - low) * self.weight / self.tau
 
     def clip(self, t: Array) -> Array:
         return self.xp.clip(t, self.lower, self.upper)
 
     def start(self) -> tuple[Array, Array]:
         """The mu of a slice whose entries are all free, and how far to jump from it."""
-        xp, finite = self.xp, self.xp.isfinite(self.x)
-        x, weight = xp.where(finite, self.x, 0), xp.where(finite, self.weight, 0)
-        squares = xp.clip(_sum(weight * weight), float(xp.finfo(x.dtype).tiny))
-        mean = _sum(weight * x) / squares
-        variance = _sum(xp.square(xp.where(finite, x - mean * weight, 0))) / squares
-        mu = xp.nan_to_num(mean - self.tau * self.total / squares, nan=0.0)
+        xp, finite = self.xp, self.xp.isfinite(self.ratio)
+        ratio, squares = xp.where(finite, self.ratio, 0), xp.where(finite, self.weight * self.weight, 0)
+        total = xp.clip(_sum(squares), float(xp.finfo(ratio.dtype).tiny))
+        mean = _sum(squares * ratio) / total
+        variance = _sum(squares * xp.square(ratio - mean)) / total
+        mu = xp.nan_to_num(mean - self.tau * self.total / total, nan=0.0)
         return mu, self.tau + xp.sqrt(xp.nan_to_num(variance)) / 4
 
     def between(self, mu: Array) -> tuple[Array, Array]:
@@ -44,9 +44,12 @@ class Problem(NamedTuple):
         ends = (xp.nextafter(mu, xp.full_like(mu, end)) for end in (-math.inf, math.inf))
         more, less = (self.clip(self.place(end)) for end in ends)
         most, least = _sum(self.weight * more), _sum(self.weight * less)
-        steps = most > least
-        share = xp.clip((self.total - least) / xp.where(steps, most - least, 1), 0, 1)
-        return xp.where(more == less, more, less + share * (more - less)), steps
+        steps, above, below = most > least, most - self.total, self.total - least
+        # From the nearer side, lest an infinite bound of the other swallow it.
+        up, gap = above < below, xp.where(steps, most - least, 1)
+        share, step = xp.clip(xp.where(up, above, below) / gap, 0, 1), more - less
+        y = xp.where(up, more - share * step, less + share * step)
+        return xp.where(more == less, more, y), steps
 
     def snap(self, t: Array, room: Array) -> Array:
         """y. What rounding keeps from a bound is put there: an entry that is not free must not look so."""
@@ -56,20 +59,21 @@ class Problem(NamedTuple):
 
 
 def solve(
-    p: Problem,
+    xp: Any,
+    given: tuple[Array, ...],
     at_most: bool,
     rounding: float,
     room: float,
     excess: Callable[[Problem], Array],
     search: Callable[[Problem, Array], tuple[Array, Array]],
 ) -> tuple[Array, Array]:
-    """Return y and mu of every slice; NaN where there is no solution.
+    """Return y and mu of every slice; NaN where there is no solution. given: x, total, lower, upper, weight and tau.
 
     mu is 0 where the total of an `at_most` is not reached, and infinite where infinite entries share the total.
     `search(p, settled)` gives y and mu of the slices that are not settled, `excess(p)` what a slice sums to at mu = 0,
     less its total. As a share of the bounds' size, a total may miss them by `room`, and meets them within `rounding`.
     """
-    xp, x, total, lower, upper, weight, tau = p
+    x, total, lower, upper, weight, tau = given
     certain = x == math.inf
     least, most = _sum(weight * lower), _sum(weight * xp.where(x == -math.inf, lower, upper))
     size = _sum(_size(xp, weight * lower) + _size(xp, weight * upper))
@@ -79,14 +83,28 @@ def solve(
     # More entries at +inf than there is budget: they share it as equals would.
     extra = _sum(xp.where(certain, weight * (upper - lower), 0))
     crowded = certain.any(-1, keepdims=True) & (least + extra > total)
-    p = p._replace(x=xp.where(crowded & certain, 0, xp.where(crowded, -math.inf, x)))
+    x = xp.where(crowded & certain, 0, xp.where(crowded, -math.inf, x))
+    p = Problem(xp, x / weight, total, *_within_reach(xp, given, least, most, at_most), weight, tau)
     slack = ~crowded & (excess(p) <= 0) if at_most else xp.zeros_like(crowded)
     bottom, top = ~slack & (total <= least + rounding * size), ~slack & (total >= most - rounding * size)
     y, mu = search(p, slack | bottom | top | ~good)
-    y = xp.where(slack, p.clip(p.place(0.0)), y)
-    y = xp.where(bottom, lower, xp.where(top, xp.where(p.x == -math.inf, lower, upper), y))
+    y = xp.where(slack, xp.clip(x / tau, lower, upper), y)
+    y = xp.where(bottom, lower, xp.where(top, xp.where(x == -math.inf, lower, upper), y))
     mu = xp.where(slack, 0, xp.where(crowded, math.inf, mu))
     return xp.where(good, y, math.nan), xp.where(good, mu, math.nan)
+
+
+def _within_reach(xp: Any, given: tuple[Array, ...], least: Array, most: Array, at_most: bool) -> tuple[Array, Array]:
+    """The bounds, but none that is infinite where the others keep y from it: sums far from mu would swallow the total.
+
+    An entry lies above its lower bound by what the total leaves beyond the least, or less; twice that changes nothing.
+    A total that may be missed keeps nothing from -inf.
+    """
+    _, total, lower, upper, weight, _ = given
+    above, below = xp.clip(2 * (total - least), 0), xp.clip(2 * (most - total), 0)
+    bottom = lower if at_most else xp.where(xp.isfinite(most) & (lower == -math.inf), upper - below / weight, lower)
+    top = xp.where(xp.isfinite(least) & (upper == math.inf), lower + above / weight, upper)
+    return bottom, top
 
 
 def _sum(terms: Array) -> Array:

@@ -1,6 +1,9 @@
-"""Box sections by another method, in float64: all breakpoints sorted, and the line between two of them."""
+"""Box sections by another method: all breakpoints sorted, and the line between two of them. In float64, or exactly."""
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -62,3 +65,32 @@ def _row(b: Boxes, r: int, at_most: bool) -> np.ndarray:
     lo, hi, most, least = points[right - 1], points[right], sums[right - 1], sums[right]
     # The first and the last piece go on as lines, flat or not.
     return place(lo + (hi - lo) * (most - total) / (most - least) if most > least else lo)
+
+
+def solve_exactly(b: Boxes) -> np.ndarray:
+    """As `solve`, in rational arithmetic: for numbers so far apart that float64 swallows one beside the other."""
+    return np.array([_exact_row(b, r) for r in range(len(b.x))], np.float64)
+
+
+def _exact_row(b: Boxes, r: int) -> list[float]:
+    total, tau = Fraction(b.total[r]), Fraction(b.tau[r])
+    rows = (b.x[r], b.lower[r], b.upper[r], b.weight[r])
+    entries = [tuple(Fraction(v) if math.isfinite(v) else v for v in entry) for entry in zip(*rows, strict=True)]
+
+    def place(mu: Fraction) -> list[Any]:
+        return [min(max((x - mu * weight) / tau, lower), upper) for x, lower, upper, weight in entries]
+
+    def missing(mu: Fraction) -> Fraction:
+        return total - sum(entry[3] * y for entry, y in zip(entries, place(mu), strict=True))
+
+    points = sorted(
+        (x - tau * bound) / weight
+        for x, lower, upper, weight in entries
+        for bound in (lower, upper)
+        if math.isfinite(bound)
+    )
+    points = [points[0] - 1, *points, points[-1] + 1]
+    right = min(max(bisect_left(points, 0, key=missing), 1), len(points) - 1)
+    lo, hi = points[right - 1], points[right]
+    first, last = missing(lo), missing(hi)
+    return [float(y) for y in place(lo if first == last else lo - (hi - lo) * first / (last - first))]

@@ -63,15 +63,15 @@ def solve(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
     lower, upper, weight = (jnp.broadcast_to(v, x.shape) for v in (lower, upper, weight))
-    p, room = Problem(jnp, x, total, lower, upper, weight, tau), 4 * float(jnp.finfo(x.dtype).eps)
-    return _box_formula.solve(p, at_most, 0.0, room, lambda p: _sums(p, 0.0, 0.0).residual, _search)
+    given, room = (x, total, lower, upper, weight, tau), 4 * float(jnp.finfo(x.dtype).eps)
+    return _box_formula.solve(jnp, given, at_most, 0.0, room, lambda p: _sums(p, 0.0, 0.0).residual, _search)
 
 
 def _search(p: Problem, settled: Array) -> tuple[Array, Array]:
-    largest = float(jnp.finfo(p.x.dtype).max)
+    largest = float(jnp.finfo(p.ratio.dtype).max)
     start, width = p.start()
     zero = jnp.zeros_like(start)
-    steps = _NEWTON_STEPS + 3 * (jnp.finfo(p.x.dtype).bits + 4)
+    steps = _NEWTON_STEPS + 3 * (jnp.finfo(p.ratio.dtype).bits + 4)
     ends = (zero - largest, zero, zero + largest, zero)
     first = _State(jnp.asarray(0), start, zero, *ends, width, zero + jnp.inf, settled)
     end = lax.while_loop(lambda s: (s.step < steps) & ~jnp.all(s.settled), lambda s: _stepped(s, p, largest), first)
@@ -79,7 +79,7 @@ def _search(p: Problem, settled: Array) -> tuple[Array, Array]:
 
 
 def _stepped(s: _State, p: Problem, largest: float) -> _State:
-    eps = float(jnp.finfo(p.x.dtype).eps)
+    eps = float(jnp.finfo(p.ratio.dtype).eps)
     sums = _sums(p, s.mu, s.low)
     r, some = sums.residual, sums.free > 0
     size = jnp.abs(r)
@@ -120,7 +120,7 @@ def _stepped(s: _State, p: Problem, largest: float) -> _State:
 
 def _finish(p: Problem, mu: Array, low: Array) -> Array:
     """y at mu + low; where the sum steps over the total there, as much of either side as makes the total."""
-    eps = float(jnp.finfo(p.x.dtype).eps)
+    eps = float(jnp.finfo(p.ratio.dtype).eps)
     t, sums = p.place(mu, low), _sums(p, mu, low)
     room = jnp.where(sums.free > 0, p.weight * eps * sums.bulk / jnp.where(sums.free > 0, sums.free, 1), 0)
     mixed, steps = p.between(mu)

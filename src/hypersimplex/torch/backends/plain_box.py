@@ -27,9 +27,9 @@ def box(
         _checks.check_box(torch.finfo(own).eps, at_most, *entries, *each)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x, dtype=own), torch.zeros(slices, dtype=wide, device=x.device)
-    p = Problem(torch, x.to(wide), total.unsqueeze(-1), lower, upper, weight, tau.unsqueeze(-1))
+    given = (x.to(wide), total.unsqueeze(-1), lower, upper, weight, tau.unsqueeze(-1))
     room = 4 * torch.finfo(torch.float32).eps
-    y, mu = _box_formula.solve(p, at_most, _rounding(p.x) / 2, room, _excess, _search)
+    y, mu = _box_formula.solve(torch, given, at_most, _rounding(given[0]) / 2, room, _excess, _search)
     return y.to(own), mu.squeeze(-1)
 
 
@@ -55,7 +55,7 @@ def _sums(p: Problem, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
 def _search(p: Problem, settled: Tensor) -> tuple[Tensor, Tensor]:
     total, tau, settled, mu, width = (t.squeeze(-1) for t in (p.total, p.tau, settled, *p.start()))
     ends = torch.full_like(mu, torch.inf)
-    begin, look = Start(mu, -ends, ends, width), 1 if p.x.device.type == "cpu" else 8
+    begin, look = Start(mu, -ends, ends, width), 1 if p.ratio.device.type == "cpu" else 8
     sums = partial(_sums, p)
     found = search(torch, sums, total, tau, begin, 0.0, _STEPS, settled=settled, two_parts=True, look_every=look)
     mu, low = found.mu.unsqueeze(-1), found.low.unsqueeze(-1)
