@@ -93,7 +93,7 @@ def project(
 
 
 def pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, bool, bool] = (True, True, True)
+    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     shape, new = slices(y, dim), torch.empty if y.numel() else torch.zeros
     even, v_even = _even(y), _even(v)
@@ -107,8 +107,8 @@ def pullback(
             _kernels.pullback[p.grid](
                 even, v_even, _numbers(tau, y, shape), to_x, to_k, to_tau, p.n, p.inner, p.slices, **p.sizes
             )
-    found = to_x.to(v.dtype), to_k, to_tau
-    return tuple(grad if needed else None for grad, needed in zip(found, needs, strict=True))  # type: ignore[return-value]
+    # Autograd's `needs` may go on, for arguments of its own.
+    return to_x.to(v.dtype) if needs[0] else None, to_k if needs[1] else None, to_tau if needs[2] else None
 
 
 def _count(batch: Batch, ignored: int) -> tuple[Tensor, Tensor]:

@@ -81,7 +81,9 @@ def settle(
     last = tl.zeros_like(c) + INF
     settled = (slices >= count).to(tl.int32)
     inside, active, ones = tl.zeros_like(c), tl.zeros_like(c), tl.zeros_like(c)
-    at_c, at_e = c, e
+    # Fresh tensors: Triton from 3.5 on takes a name that stands for another's value at the start for one that the loop
+    # does not change.
+    at_c, at_e = tl.zeros_like(c), tl.zeros_like(e)
     step = 0
     while (tl.min(settled, 0) == 0) & (step < MOST_STEPS):
         at_c, at_e = c, e
