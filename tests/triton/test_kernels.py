@@ -1,4 +1,4 @@
-"""The kernels, run by Triton's interpreter on the CPU, against the reference.
+"""The kernels against the reference: by Triton's interpreter, or compiled and executed.
 
 A small tile turns small arrays into long slices of several tiles.
 """
@@ -10,11 +10,12 @@ import torch
 from hypersimplex import reference
 from hypersimplex.torch._batch import Batch, Settings
 from hypersimplex.torch.backends import plain
-from hypersimplex.torch.backends.triton import _backend, loss, pullback
-from hypersimplex.torch.backends.triton import project as project_tensor
+from hypersimplex.torch.backends.triton import _backend, loss, project, pullback
 from tests.frontends import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, to_numpy, to_torch, tolerance
+from tests.triton.agreement import loses, project_array, projects, pulls_back
 
 INF, NAN = np.inf, np.nan
+pytestmark = pytest.mark.usefixtures("on_cpu")
 both_ways = pytest.mark.parametrize("tile", [None, 16], ids=["one tile", "several tiles"])
 
 
@@ -26,23 +27,10 @@ def small(request, monkeypatch):
         monkeypatch.setattr(_backend, "LEAST", 1)
 
 
-def project(x, k, tau=1.0, dim=-1):
-    k, tau = (torch.as_tensor(np.asarray(value, np.float64)) for value in (k, tau))
-    return project_tensor(to_torch(x), k, tau, dim)
-
-
-def agrees(x, k, tau=1.0, dim=-1):
-    y, mu = project(x, k, tau, dim)
-    want, want_mu = reference.soft_binary_argmax(x, k, tau, axis=dim), reference.threshold(x, k, tau, axis=dim)
-    atol = tolerance(x.dtype, np.abs(np.nan_to_num(want_mu)).max(), np.min(tau))
-    np.testing.assert_allclose(np.asarray(to_numpy(y), np.float64), want, rtol=0, atol=atol)
-    np.testing.assert_allclose(mu, want_mu, rtol=4e-7, atol=4e-7 * np.max(tau))
-
-
 @both_ways
 @pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16, FLOAT32, FLOAT64], ids=str)
 def test_every_dtype(dtype, tile):
-    agrees(np.random.default_rng(0).normal(size=(2, 37)).astype(dtype), 5.3, 0.7)
+    projects(np.random.default_rng(0).normal(size=(2, 37)).astype(dtype), 5.3, 0.7)
 
 
 @both_ways
@@ -51,7 +39,7 @@ def test_odd_sizes_along_any_dim(shape, dim, tile):
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     slices = tuple(np.delete(shape, dim))
     k = np.linspace(0, shape[dim], int(np.prod(slices))).reshape(slices)
-    agrees(x, k, np.linspace(0.3, 2, k.size).reshape(slices), dim)
+    projects(x, k, np.linspace(0.3, 2, k.size).reshape(slices), dim)
 
 
 @both_ways
@@ -74,7 +62,7 @@ def test_odd_sizes_along_any_dim(shape, dim, tile):
 def test_edges(x, k, y, mu, tile, monkeypatch):
     if tile:
         monkeypatch.setattr(_backend, "TILE", 2)
-    got, got_mu = project(np.array(x, np.float32), k)
+    got, got_mu = project_array(np.array(x, np.float32), k)
     np.testing.assert_allclose(got, y, rtol=0, atol=1e-7)
     np.testing.assert_allclose(got_mu, mu, rtol=0, atol=1e-7)
 
@@ -82,26 +70,26 @@ def test_edges(x, k, y, mu, tile, monkeypatch):
 @both_ways
 @pytest.mark.parametrize("tau", [0.0, -1.0, NAN, INF])
 def test_a_bad_tau_gives_nan(tau, tile):
-    assert torch.isnan(project(np.arange(20, dtype=np.float32), 2, tau)[0]).all()
+    assert torch.isnan(project_array(np.arange(20, dtype=np.float32), 2, tau)[0]).all()
 
 
 @both_ways
 def test_ties_get_equal_parts_however_small_tau_is(tile):
     x = np.array([3.0, 1.0, 1.0, 0.0] + [-1.0] * 20, np.float32)
-    got, _ = project(x, 2, 1e-30)
+    got, _ = project_array(x, 2, 1e-30)
     np.testing.assert_array_equal(got, [1, 0.5, 0.5, 0] + [0] * 20)
 
 
 @both_ways
 def test_an_offset_of_a_million_with_a_small_tau(tile):
-    agrees((1e6 + np.random.default_rng(0).normal(size=90)).astype(np.float32), 9, 1e-3)
+    projects((1e6 + np.random.default_rng(0).normal(size=90)).astype(np.float32), 9, 1e-3)
 
 
 @both_ways
 def test_a_gap_wider_than_tau_leaves_nothing_between_zero_and_one(tile):
     x = np.random.default_rng(0).permutation(40).astype(np.float32)
     for k in (1, 17, 39):
-        np.testing.assert_array_equal(project(x, k, 0.5)[0], reference.binary_argmax(x, k))
+        np.testing.assert_array_equal(project_array(x, k, 0.5)[0], reference.binary_argmax(x, k))
 
 
 @both_ways
@@ -111,11 +99,8 @@ def test_gradients(dtype, dim, tile):
     rng = np.random.default_rng(2)
     x, v = (rng.normal(size=(19, 21)).astype(dtype) for _ in range(2))
     k, tau = np.linspace(0, 19, x.shape[1 - dim]), np.linspace(0.5, 2, x.shape[1 - dim])
-    y = to_numpy(project(x, k, tau, dim)[0])
-    got = pullback(to_torch(y), to_torch(v), torch.from_numpy(tau), dim)
-    assert to_numpy(got[0]).dtype == dtype
-    for g, want in zip(got, reference.vjp(y, v, tau, axis=dim), strict=True):
-        np.testing.assert_allclose(g.double(), want, rtol=0, atol=40 * tolerance(dtype if g is got[0] else FLOAT32))
+    y = to_numpy(project_array(x, k, tau, dim)[0])
+    pulls_back(y, v, tau, dim)
 
 
 @both_ways
@@ -137,17 +122,7 @@ def test_the_loss_is_that_of_plain_torch(dtype, dense, tile):
     labels[::7] = -100
     batch = Batch(x, target.to(x.dtype) if dense else labels, dense, (45,))
     settings = Settings(torch.tensor([1.0, 2.0, 0.5]), -100, "mean", None, None, torch.tensor([0.5, 1.0, 2.0]))
-    got, want = loss(batch, settings, True), plain.loss(batch, settings, True)
-    same(got, want, tolerance(dtype))
-    assert got.gradient.dtype is x.dtype
-    assert loss(batch, settings, False).gradient is None
-
-
-def same(got, want, atol):
-    torch.testing.assert_close(got.loss.double(), want.loss.double(), rtol=4 * atol, atol=4 * atol)
-    torch.testing.assert_close(got.mu_and_k, want.mu_and_k, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(got.gradient.double(), want.gradient.double(), rtol=0, atol=4 * atol)
-    assert float(got.samples) == float(want.samples)
+    assert loses(batch, settings, tolerance(dtype)).gradient.dtype is x.dtype
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -157,7 +132,7 @@ def test_the_settings_of_the_loss(reduction, given):
     labels = torch.tensor([0, 1, 1, 1, 0, 1, 1, 0, 0, 1, 2, 1, 0, 1]).reshape(7, 2)
     given = {"weight": None, "ignore_index": -100, "k": None, "prior": None, "tau": 1.0, **given}
     batch, settings = Batch(x, labels, False, (7, 2)), Settings(reduction=reduction, **given)
-    same(loss(batch, settings, True), plain.loss(batch, settings, True), 1e-6)
+    loses(batch, settings, 1e-6)
 
 
 def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
@@ -177,7 +152,7 @@ def test_a_label_that_is_no_class_makes_the_loss_nan(label):
 
 def test_empty_arrays():
     for shape in ((0, 5), (5, 0)):
-        y, mu = project(np.zeros(shape, np.float32), 0)
+        y, mu = project_array(np.zeros(shape, np.float32), 0)
         assert y.shape == shape
         assert mu.shape == shape[:1]
         to_x, to_k, to_tau = pullback(y, y, 1.0, -1)
@@ -187,7 +162,7 @@ def test_empty_arrays():
 
 def test_only_what_is_wanted():
     x = torch.tensor([[0.25, 1.5, 1.0]])
-    y, mu = project_tensor(x, 1.0, 1.0, 1, want_y=False)
+    y, mu = project(x, 1.0, 1.0, 1, want_y=False)
     assert y is None
     assert mu.tolist() == [0.75]
     assert pullback(x, x, 1.0, 1, (True, False, False))[1:] == (None, None)
@@ -198,8 +173,8 @@ def test_sizes_around_one_tile_and_two(n, monkeypatch):
     monkeypatch.setattr(_backend, "TILE", 16)
     monkeypatch.setattr(_backend, "LEAST", 1)
     x, v = np.random.default_rng(n).normal(size=(2, n)).astype(np.float32)
-    agrees(x, n / 3, 0.5)
-    y = project(x, n / 3, 0.5)[0].numpy()
+    projects(x, n / 3, 0.5)
+    y = project_array(x, n / 3, 0.5)[0].numpy()
     for got, want in zip(pullback(to_torch(y), to_torch(v), 0.5, 0), reference.vjp(y, v, 0.5), strict=True):
         np.testing.assert_allclose(got, want, atol=1e-5)
 
@@ -211,7 +186,7 @@ def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch)
     monkeypatch.setattr(_backend, "LEAST", 64)
     x = np.random.default_rng(slices).normal(size=(slices, 8)).astype(np.float32)
     assert _backend.plan(torch.Size((slices, 8)), 1).block_c == 8
-    agrees(x if dim else np.ascontiguousarray(x.T), np.linspace(0.5, 7, slices), 0.5, dim)
+    projects(x if dim else np.ascontiguousarray(x.T), np.linspace(0.5, 7, slices), 0.5, dim)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +206,6 @@ def test_any_strides_and_wrappers():
     x = torch.from_numpy(np.random.default_rng(6).normal(size=(6, 5, 4)).astype(np.float32))
     want = plain.project(x, 2.0, 0.5, 1)
     for odd in (x.transpose(0, 2).contiguous().transpose(0, 2), x.repeat(1, 1, 2)[..., :4], torch._neg_view(-x)):
-        got = project_tensor(odd, 2.0, 0.5, 1)
+        got = project(odd, 2.0, 0.5, 1)
         torch.testing.assert_close(got[0], want[0])
         torch.testing.assert_close(got[1], want[1], rtol=1e-6, atol=1e-6)

@@ -1,0 +1,112 @@
+"""The executor finds what it is there for: barriers that are missing, and faults that only compiled kernels have."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hypersimplex.torch._batch import Batch, Settings
+from hypersimplex.torch.backends import triton as backend
+from hypersimplex.torch.backends.triton import _backend, _kernels, _self_check
+from tests.triton.conftest import ARCHITECTURES
+from tests.triton.ptx.device import emulated
+from tests.triton.ptx.faults import Race
+
+architectures = pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda each: f"sm_{each}")
+
+
+def numbers(*shape):
+    return torch.from_numpy(np.random.default_rng(8).normal(size=shape).astype(np.float32))
+
+
+def project(n, slices, dim):
+    x = numbers(slices, n) if dim else numbers(n, slices)
+    return lambda: backend.project(x, 0.3 * n, 0.7, dim)
+
+
+def pullback(n, slices, dim):
+    y, v = (numbers(slices, n) if dim else numbers(n, slices) for _ in range(2))
+    return lambda: backend.pullback(y, v, 0.7, dim)
+
+
+def loss(n):
+    batch = Batch(numbers(n, 4), torch.arange(n) % 4, False, (n,))
+    return lambda: backend.loss(batch, Settings(None, -100, "mean", None, None, 0.5), True)
+
+
+# Slices of several tiles where a kernel loops over them: the first barrier in a loop waits for the round before.
+RUNS = {
+    "a row": project(300, 1, 1), "a long row": project(900, 1, 1), "columns": project(60, 8, 0),
+    "long columns": project(200, 8, 0), "gradient of a row": pullback(900, 1, 1),
+    "gradient of columns": pullback(200, 8, 0), "a loss": loss(90),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(_backend, "TILE", 512)
+    monkeypatch.setattr(_backend, "LEAST", 512)
+
+
+@architectures
+@pytest.mark.parametrize("name", RUNS)
+def test_every_barrier_is_missed(name, architecture):
+    """Where a barrier that was executed is taken away, a race is reported."""
+    seen = []
+    with emulated(architecture, lambda program: seen.append(program) or program):
+        RUNS[name]()
+    (program,) = seen
+    barriers = [
+        first + i
+        for first, stretch in program.stretches.items()
+        for i, each in enumerate(stretch.instructions)
+        if each.opcode == "bar.sync"
+    ]
+    assert barriers
+    unnoticed = []
+    for place in barriers:
+        without = program.replaced(place, "bar.warp.sync")
+        with emulated(architecture, lambda program, without=without: without):
+            try:
+                RUNS[name]()
+            except Race:
+                continue
+        unnoticed.append(program.kernel.instructions[place].line)
+    assert unnoticed == []
+
+
+def with_fault(module, path, right, wrong):
+    """The module with a line of its source replaced; Triton reads the source from a file."""
+    text = Path(module.__file__).read_text()
+    assert text.count(right) == 1
+    path.write_text(text.replace(right, wrong))
+    spec = importlib.util.spec_from_file_location(module.__name__, path)
+    changed = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(changed)
+    return changed
+
+
+STORE_MU = "    tl.store(mu + slices, at, mask=real)\n"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("at_c, at_e = tl.zeros_like(c), tl.zeros_like(e)", "at_c, at_e = c, e", "y by"),
+        (f"{STORE_MU}    if", "    if", "Unwritten: project leaves"),
+        (f"{STORE_MU}    if", f"{STORE_MU.replace('slices,', 'slices + 1,')}    if", "OutOfBounds"),
+        ("tl.load(x + places, mask=mask,", "tl.load(x + places, mask=(rows < n)[:, None],", "OutOfBounds"),
+    ],
+    ids=["a loop that forgets its point", "an output forgotten", "an output beyond its end", "a mask forgotten"],
+)  # fmt: skip
+def test_a_fault_of_the_kernels_is_found(right, wrong, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "_kernels", with_fault(_kernels, tmp_path / "kernels.py", right, wrong))
+    problem = next(_self_check.problems())
+    with emulated(ARCHITECTURES[-1]):
+        want = _self_check.plain.project(problem.x, problem.k, problem.tau, problem.dim)
+        given = _self_check._backend.project, problem.x, problem.k, problem.tau, problem.dim
+        found = list(_self_check._compare("rows", ("y", "mu"), want, torch.float64, *given))
+    assert found
+    assert said in found[0]
