@@ -30,7 +30,7 @@ endif
 # No report of the documentation's tools on their own future.
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: soak docs test-docs test-neon test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-integrations test-jax test-triton
+.PHONY: soak docs test-docs test-neon test-notebooks test-baseline test-ray test-study help demo pytest test test-all test-rest test-slow fuzz mutants sanitize sanitize-python lint format bench clean test-boosting test-integrations test-jax test-triton test-triton-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,8 +73,8 @@ test: lint pytest  ## lint, types and the default tests
 	@echo "  make test-integrations  Lightning, the Hugging Face Trainer, ONNX"
 	@echo "  make test-jax    the JAX front end"
 	@echo "  make test-ray    the study on a Ray cluster of two workers"
-	@echo "  make test-triton the CUDA kernels under Triton's interpreter"
-	@echo "Longer still, each by itself: make mutants, make soak, make fuzz, make sanitize-python (the Python tests over a module built with AddressSanitizer)."
+	@echo "  make test-triton the CUDA kernels: interpreted, and compiled and executed for two architectures"
+	@echo "Longer still, each by itself: make mutants, make soak, make fuzz, make sanitize-python (the Python tests over a module built with AddressSanitizer), make test-triton-all (the compiled CUDA kernels on every architecture)."
 	@echo "What needs JAX, Ray, Triton, LightGBM or XGBoost runs in .venv-all, which is made when it is first needed."
 
 test-all: test test-rest  ## make test, then all it leaves out
@@ -127,8 +127,15 @@ test-jax: $(EVERYTHING)  ## the JAX front end: types, its own suite and the shar
 		tests/operator/test_properties.py tests/operator/test_precision.py tests/operator/test_layouts.py \
 		tests/budgets/test_box_values.py tests/budgets/test_box_scales.py
 
-test-triton: $(EVERYTHING)  ## the CUDA kernels: by Triton's interpreter, and compiled to PTX
+# Triton decides when it is imported whether it interprets or compiles; what it compiled is kept in build/.
+COMPILED := TRITON_INTERPRET=0 TRITON_CACHE_DIR=$(CURDIR)/build/triton
+
+test-triton: $(EVERYTHING)  ## the CUDA kernels: interpreted, and compiled to PTX which is executed for sm_80 and sm_90
 	$(ALL)/pytest -n $(JOBS) tests/triton
+	$(COMPILED) $(ALL)/pytest -n $(JOBS) tests/triton/compiled tests/triton/test_front_end.py
+
+test-triton-all: $(EVERYTHING)  ## the compiled CUDA kernels on every architecture, with more problems
+	$(COMPILED) HYPERSIMPLEX_SM=75,80,89,90,100,120 HYPERSIMPLEX_PROBLEMS=4 $(ALL)/pytest -n $(JOBS) tests/triton
 
 docs: $(EVERYTHING)  ## the documentation as a site in build/site, warnings as errors
 	$(ALL)/mkdocs build
