@@ -81,4 +81,4 @@ def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
     if any(size != 1 for size in array.shape[:-1]):
         array = np.broadcast_to(array, (*rows, array.shape[-1]))
     dtype = np.float32 if array.dtype == x.dtype == np.float32 else np.float64
-    return np.ascontiguousarray(array.reshape(-1, array.shape[-1]), dtype=dtype)
+    return np.ascontiguousarray(array.reshape(math.prod(array.shape[:-1]), array.shape[-1]), dtype=dtype)

@@ -144,6 +144,20 @@ def test_infinite_entries_are_as_very_large_ones(fe, dtype, at_most, lower):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=64 * eps(dtype))
 
 
+@every_front_end_and_dtype((FLOAT32, FLOAT64))
+@pytest.mark.parametrize("shape", [(3, 0), (0,), (0, 3), (0, 0), (2, 0, 3)])
+def test_empty_slices_with_bounds_of_their_own(fe, dtype, shape):
+    for axis in range(len(shape)):
+        line = tuple(size if d == axis else 1 for d, size in enumerate(shape))
+        for form in (shape, line, shape[-1:]):
+            given = {"lower": np.zeros(form, dtype), "upper": np.ones(form, dtype), "weight": np.ones(form, dtype)}
+            assert fe.box_section(np.zeros(shape, dtype), 0.0, **given, axis=axis).shape == shape
+            if shape[axis] or np.prod(np.delete(shape, axis)) == 0:
+                continue
+            with pytest.raises(ValueError, match=re.escape("total must be between 0 and 0 (what the bounds allow), ")):
+                fe.box_section(np.zeros(shape, dtype), 1.0, **given, axis=axis)
+
+
 @every_front_end
 def test_ties_share_however_small_tau_is(fe):
     y = fe.box_section(np.array([3.0, 1.0, 1.0, 0.0], np.float32), 2, tau=1e-30)

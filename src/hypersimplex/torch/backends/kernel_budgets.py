@@ -1,5 +1,6 @@
 """Box sections and segments of CPU tensors by the compiled kernel."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,8 @@ class _Given:
         found: dict[str, Any] = {}
         for i, name in enumerate(_NAMES):
             array = np.array(self.numbers[i]) if self.held[i] is None else self.held[i].detach().numpy()
-            wide = array.reshape(-1, array.shape[-1] if array.ndim else 1).astype(np.float64)
+            array = np.atleast_1d(array)
+            wide = array.reshape(math.prod(array.shape[:-1]), array.shape[-1]).astype(np.float64)
             found[name] = wide if i > 1 else np.broadcast_to(array.reshape(-1), rows)
         return found
 
