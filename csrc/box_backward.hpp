@@ -88,18 +88,20 @@ class BoxPullback {
         return BoxPull::of<T, Given::mixed>(row.rest(i, to), v ? load_some(v + i, to - i) : one);
     }
 
-    // Where mu is infinite, the free entries are infinite too, and share what there is.
+    // Where mu is infinite, the free entries are infinite too, and share what there is as if x were 0.
     void write(int64_t from, int64_t to, double mu, double mean) const {
         using Vec = typename Wide::Vec;
         bool shared = std::isinf(mu);
-        Vec m = Wide::splat(mean), per_tau = Wide::splat(shared ? 0 : row.inverse),
-            nu = Wide::splat(shared ? 0 : mu * row.inverse);
+        Vec m = Wide::splat(mean), per_tau = Wide::splat(shared ? 0 : row.inverse), zero = Wide::splat(0),
+            one_nu = Wide::splat(mu * row.inverse);
         auto put = [&](const BoxPull& e, auto store) {
             Vec rest = e.v - e.weight * m;
             if (p.grad) store(p.grad, e.free(rest * per_tau));
             if (p.to_lower) store(p.to_lower, Wide::keep(rest, e.low));
             if (p.to_upper) store(p.to_upper, Wide::drop(Wide::keep(rest, e.high), e.low));
-            if (p.to_weight) store(p.to_weight, Wide::splat(0) - m * e.y - e.free(nu * rest));
+            if (!p.to_weight) return;
+            Vec nu = shared ? zero - e.y / e.weight : one_nu;
+            store(p.to_weight, zero - m * e.y - e.free(nu * rest));
         };
         int64_t first = slice * p.n;
         as_given(row.given(), [&](auto how) {

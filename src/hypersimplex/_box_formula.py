@@ -141,7 +141,7 @@ def correction(
 
     arguments: x, total, lower, upper, weight, and with tau its inverse, a constant, and the ratio of it, as a
     constant, to itself. `constant` stops derivatives. y and mu are constants, y = clip((x - mu * weight)/tau, lower,
-    upper). mu is 0 where the total of an `at_most` is not reached.
+    upper). mu is 0 where the total of an `at_most` is not reached, and infinite where infinite entries share the total.
     """
     x, total, lower, upper, weight, inverse, ratio = arguments
     low = y <= constant(lower)
@@ -149,8 +149,11 @@ def correction(
     free = ~(low | high)
     # Differences of infinities would be NaN, and so would the products of an infinite mu.
     moved = xp.where(xp.isfinite(constant(x)), x - constant(x), 0)
-    moved = moved - xp.where(xp.isfinite(mu), mu, 0) * (weight - constant(weight))
-    from_mu = xp.where(free, (y + moved * inverse) * ratio, 0)
+    dearer = weight - constant(weight)
+    moved = moved - xp.where(xp.isfinite(mu), mu, 0) * dearer
+    # Infinite entries share as if x were 0: there nu is -y/weight.
+    shared = xp.where(xp.isinf(mu), y / constant(weight), 0)
+    from_mu = xp.where(free, (y + moved * inverse + shared * dearer) * ratio, 0)
     bound = xp.where(low, lower, xp.where(high, upper, 0))
     squares = _sum(xp.where(free, weight * weight, 0))
     excess = _sum(weight * (from_mu + bound)) - total
