@@ -169,7 +169,7 @@ class Decoder:
         kind = UNSIGNED[bits]
 
         def put(block: Any, value: Array) -> None:
-            block.registers[index] = value if value.dtype.itemsize == kind.itemsize == bits // 8 else value.view(kind)
+            block.registers[index] = value if value.dtype.itemsize == kind.itemsize else value.view(kind)
 
         return put
 

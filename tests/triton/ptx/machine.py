@@ -18,9 +18,10 @@ import numpy as np
 
 from tests.triton.ptx import arithmetic, builders, opcodes, together
 from tests.triton.ptx.counts import kind_of
-from tests.triton.ptx.decode import Decoder, Nothing, Step, assign, certain
+from tests.triton.ptx.decode import Decoder, Nothing, Partial, Step, assign, certain
 from tests.triton.ptx.faults import Fault, Unknown
 from tests.triton.ptx.memory import Generic, Global, Local, Shared
+from tests.triton.ptx.numbers import BOOL, UNSIGNED
 from tests.triton.ptx.parse import Instruction, Kernel, Symbol, parse
 
 Array = Any
@@ -32,12 +33,13 @@ _BRANCHES = ("bra", "ret", "exit")
 
 
 class Action:
-    """An instruction, decoded. `plain` is what is left of it where all threads are at it and it has no guard."""
+    """An instruction, decoded. `plain` is what all threads do that are at it together."""
 
     def __init__(self, instruction: Instruction, kernel: Kernel) -> None:
         decoder = Decoder(instruction, kernel)
         self.instruction, self.targets = instruction, decoder.targets()
         self.guard = guard_of(instruction, kernel)
+        self.dtypes = {index: UNSIGNED.get(kernel.registers[index].bits, BOOL) for index in self.targets}
         self.exchange: together.GuardedStep | None = None
         if decoder.base in builders.BUILDERS:
             self.step = builders.BUILDERS[decoder.base](decoder)
@@ -68,6 +70,10 @@ class Action:
                 for index, old in zip(self.targets, before, strict=True):
                     new, block.registers[index] = block.registers[index], old
                     assign(block, index, new, holds, known)
+        else:
+            for index in self.targets:
+                if isinstance(block.registers[index], Nothing):
+                    block.registers[index] = Partial(block, np.zeros(len(holds), self.dtypes[index]), holds)
 
 
 def guard_of(instruction: Instruction, kernel: Kernel) -> Any:

@@ -164,6 +164,10 @@ def test_the_last_bytes_of_shared_and_global_memory_may_be_used():
 def test_a_value_from_nowhere_may_be_computed_with_but_not_used():
     body = "setp.lt.u32 %p1, %r1, 40; @%p1 mov.b32 %r2, 9; add.s32 %r3, %r2, 1; @%p1 st.global.b32 [%rd5], %r3;"
     assert run(body)[0].tolist() == [10] * 40 + [0] * 24
+    never = "setp.lt.u32 %p1, %r1, 0; @%p1 ld.global.b32 %r2, [%rd4]; add.s32 %r3, %r2, 1;"
+    run(f"{never} @%p1 st.global.b32 [%rd5], %r3;")
+    with pytest.raises(Unwritten):
+        run(f"{never} st.global.b32 [%rd5], %r3;")
 
 
 def test_two_blocks_that_write_or_read_the_same():
