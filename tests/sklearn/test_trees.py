@@ -172,6 +172,20 @@ def test_warm_start_and_init_model_add_trees(make, calibration, tmp_path):
 
 
 @BOTH
+@pytest.mark.parametrize("start", [None, "fitted", "warm"])
+def test_the_models_of_calibration_have_as_many_trees(make, start, monkeypatch):
+    x, y = data(300)
+    model = make(n_estimators=8, warm_start=start == "warm")
+    first = clone(model).fit(x, y) if start == "fitted" else None
+    if start == "warm":
+        model.fit(x, y)
+    sizes, learn = [], type(model)._learn
+    monkeypatch.setattr(type(model), "_learn", lambda m, *given: (learn(m, *given), sizes.append(m.n_iter_))[0])
+    model.set_params(n_estimators=13, calibration="sigmoid", calibration_folds=2).fit(x, y, init_model=first)
+    assert sizes == [21 if start == "fitted" else 13] * 3
+
+
+@BOTH
 def test_warm_start_goes_on_from_the_best_round(make):
     x, y = data(600)
     model = make(n_estimators=300, learning_rate=0.5, early_stopping=True, warm_start=True).fit(x, y)
