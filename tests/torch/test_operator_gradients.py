@@ -59,6 +59,21 @@ def test_reverse_mode_equals_the_formulas(shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(3, 9, 5), (2, 40, 33), (3, 2001, 2), (2, 300, 71)])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_slices_along_any_dim_of_three_have_numbers_of_their_own(shape, dim, dtype):
+    x, v = normal(*shape, dtype=dtype).requires_grad_(), normal(*shape, dtype=dtype, seed=1)
+    slices = torch.Size(size for d, size in enumerate(shape) if d != dim)
+    part = torch.linspace(0, 1, slices.numel(), dtype=dtype).reshape(slices)
+    k, tau = (shape[dim] * (0.2 + 0.5 * part)).requires_grad_(), (0.5 + 1.5 * part).requires_grad_()
+    y = soft_binary_argmax(x, k, tau, dim=dim)
+    to_x, *rest = grad(y, (x, k, tau), v)
+    expected = formulas(*(t.detach().double().movedim(dim, -1) for t in (y, v)), tau.detach().double())
+    for value, formula in zip((to_x.movedim(dim, -1), *rest), expected, strict=True):
+        torch.testing.assert_close(value, formula.to(dtype), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("wrt", ["x", "k", "tau", "all"])
 def test_forward_mode_equals_the_formulas(dtype, wrt):
     """J is symmetric in x; the tangents of k and tau spread as 1/|A| and -(y - mean_A y)/tau."""
