@@ -30,7 +30,8 @@ def test_processes_give_the_numbers_of_one_process(tmp_path, short, expected):
 
 
 def test_a_killed_worker_is_replaced(tmp_path, short, expected):
-    long = replace(short, epochs=60)
+    # Long enough for the driver, which looks five times a second, to find the worker at work.
+    long = replace(short, epochs=200)
     with Store(tmp_path / "s.sqlite") as store:
         store.add_runs([long])
         killed = []
@@ -44,7 +45,7 @@ def test_a_killed_worker_is_replaced(tmp_path, short, expected):
         Processes(1).run(store, [long], ONE, kill_once)
         assert store.state(long.key()) == "done"
         assert numbers(store, long)[:1] == expected[:1]
-        assert [e.epoch for e in store.epochs(long.key())] == list(range(60))
+        assert [e.epoch for e in store.epochs(long.key())] == list(range(200))
         assert any(f"worker process {killed[0]} ended with code -9" in what for _, _, what in store.events())
 
 
