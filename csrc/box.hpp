@@ -26,7 +26,8 @@ class BoxSolver {
         BoxSurvey found = survey<true>();
         if (!std::isfinite(found.size + found.ww + found.xx) || found.wrong > 0) found = survey<false>();
         if (found.wrong > 0) return complain(result);
-        double eps = static_cast<double>(std::numeric_limits<T>::epsilon()), room = 4 * eps * found.size;
+        double eps = static_cast<double>(std::numeric_limits<T>::epsilon()),
+               room = box_room * eps * found.size;
         if (found.nan > 0) found.most = std::numeric_limits<double>::infinity();
         bool enough = p.at_most || total <= found.most + room;
         if (!(total >= found.least - room && enough)) return refuse(result, Status::bad_total, 0);

@@ -9,6 +9,11 @@ namespace hs::HS_VARIANT {
 constexpr int most_narrow = 8, most_exact = 4;
 constexpr int64_t box_rows = 16, box_rows_entries = 1 << 12;
 
+// A total may lie beyond what the bounds allow by so many eps of the row's own precision, of the bounds'
+// size: each product of a weight and a bound is rounded twice, and ten times 0.1 is not 1. More would hide a
+// mistake.
+constexpr int64_t box_room = 4;
+
 // Where a search begins: as if x/w were normal and the bounds even.
 struct BoxGuess {
     double mu, width;

@@ -63,6 +63,7 @@ static const Constant constants[] = {
     {"task_segments", task_segments},
     {"box_rows", box_rows},
     {"box_rows_entries", box_rows_entries},
+    {"box_room", box_room},
     {"coactive_rows", coactive_rows},
     {"coactive_blocks", coactive_blocks},
     {"coactive_gathered", coactive_gathered},

@@ -9,6 +9,7 @@ from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
+from hypersimplex import _kernel
 from hypersimplex._packages import packages_of
 
 Failure = tuple[str, int, int]
@@ -170,20 +171,22 @@ def raise_box_failure(
     raise ValueError(f"total must be {rule} (what the bounds allow), got {plain_number(total[row])}")
 
 
-def check_box(eps: float, at_most: bool, x: Any, lower: Any, upper: Any, weight: Any, total: Any, tau: Any) -> None:
-    """What the kernel checks. x, lower, upper and weight are (rows, entries), total and tau (rows,), all in float64.
+def box_room(eps: float) -> float:
+    """By what share of the bounds' size a total may miss them, for the eps of the dtype that is computed in."""
+    return _kernel.constants()["box_room"] * eps
 
-    eps is that of the dtype that is computed in.
-    """
+
+def check_box(room: float, at_most: bool, x: Any, lower: Any, upper: Any, weight: Any, total: Any, tau: Any) -> None:
+    """What the kernel checks. x, lower, upper and weight are (rows, entries), total and tau (rows,), all in float64."""
     with np.errstate(invalid="ignore"):  # masked entries without a lower bound, others without an upper one
         low, high = weight * lower, weight * np.where(x == -np.inf, lower, upper)
-        room = 4 * eps * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
-        enough = at_most | np.isnan(x).any(-1) | (total <= high.sum(-1) + room)
+        slack = room * sum(np.where(np.isfinite(v), np.abs(v), 0).sum(-1) for v in (low, weight * upper))
+        enough = at_most | np.isnan(x).any(-1) | (total <= high.sum(-1) + slack)
         wrong = {
             "tau": ~((tau > 0) & np.isfinite(tau)),
             "weight": ~((weight > 0) & np.isfinite(weight)),
             "bounds": ~(lower <= upper),
-            "total": ~((total >= low.sum(-1) - room) & enough),
+            "total": ~((total >= low.sum(-1) - slack) & enough),
         }
     for what, bad in wrong.items():
         for found in np.argwhere(bad)[:1]:

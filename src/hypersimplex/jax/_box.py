@@ -75,7 +75,8 @@ def _check(x: Array, slices: tuple[int, ...], each: list[Any], entries: list[Any
     rows = (math.prod(slices), x.shape[-1])
     whole = (np.broadcast_to(np.asarray(v, np.float64), x.shape).reshape(rows) for v in (x, *entries))
     one_each = (np.broadcast_to(np.asarray(v, np.float64), slices).reshape(-1) for v in each)
-    _checks.check_box(float(jnp.finfo(widened(x).dtype).eps), at_most, *whole, *one_each)
+    room = _checks.box_room(float(jnp.finfo(widened(x).dtype).eps))
+    _checks.check_box(room, at_most, *whole, *one_each)
 
 
 @partial(jax.jit, static_argnums=6)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from hypersimplex import _box_formula
+from hypersimplex import _box_formula, _checks
 from hypersimplex._box_formula import Problem
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._search import between
@@ -63,7 +63,7 @@ def solve(
     x: Array, total: Array, lower: Array, upper: Array, weight: Array, tau: Array, at_most: bool
 ) -> tuple[Array, Array]:
     lower, upper, weight = (jnp.broadcast_to(v, x.shape) for v in (lower, upper, weight))
-    given, room = (x, total, lower, upper, weight, tau), 4 * float(jnp.finfo(x.dtype).eps)
+    given, room = (x, total, lower, upper, weight, tau), _checks.box_room(float(jnp.finfo(x.dtype).eps))
     return _box_formula.solve(jnp, given, at_most, 0.0, room, lambda p: _sums(p, 0.0, 0.0).residual, _search)
 
 

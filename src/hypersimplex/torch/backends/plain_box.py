@@ -18,17 +18,17 @@ def box(
     x: Tensor, total: Tensor, lower: Tensor, upper: Tensor, weight: Tensor, tau: Tensor, at_most: bool
 ) -> tuple[Tensor, Tensor]:
     wide, slices, own = widest(x.device), x.shape[:-1], computed(x.dtype)
+    room = _checks.box_room(torch.finfo(own).eps)
     total, tau = (t.expand(slices) for t in (total, tau))
     lower, upper, weight = (t.expand(x.shape) for t in (lower, upper, weight))
     if x.device.type == "cpu":  # elsewhere values cannot be read without waiting
         rows = (slices.numel(), x.shape[-1])
         entries = (t.detach().to(wide).reshape(rows).numpy() for t in (x, lower, upper, weight))
         each = (t.detach().reshape(-1).numpy() for t in (total, tau))
-        _checks.check_box(torch.finfo(own).eps, at_most, *entries, *each)
+        _checks.check_box(room, at_most, *entries, *each)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x, dtype=own), torch.zeros(slices, dtype=wide, device=x.device)
     given = (x.to(wide), total.unsqueeze(-1), lower, upper, weight, tau.unsqueeze(-1))
-    room = 4 * torch.finfo(torch.float32).eps
     y, mu = _box_formula.solve(torch, given, at_most, _rounding(given[0]) / 2, room, _excess, _search)
     return y.to(own), mu.squeeze(-1)
 
