@@ -46,10 +46,10 @@ def same(got, want, atol):
 
 
 def loses(batch, settings, atol):
-    """The loss is that of plain torch, and without a gradient it is the same but for rounding: it is compiled apart."""
+    """The loss is that of plain torch, with a gradient and without one, which is another kernel."""
     got = loss(batch, settings, True)
     same(got, plain.loss(batch, settings, True), atol)
     alone = loss(batch, settings, False)
     assert alone.gradient is None
-    torch.testing.assert_close(alone.loss.double(), got.loss.double(), rtol=atol, atol=atol, equal_nan=True)
+    torch.testing.assert_close(alone.loss, got.loss, rtol=4 * atol, atol=4 * atol)
     return got

@@ -14,7 +14,6 @@ from tests.triton.ptx.numbers import U8, U64, UNSIGNED
 Array = Any
 NOBODY, BEFORE = 0, 255
 SEVERAL = -2  # more than one warp
-_ORDER = np.random.default_rng(0)
 SHARED, LOCAL = 1 << 10, 1 << 10  # where the addresses of each begin; global memory has those of the process
 WINDOWS = {"shared": 1 << 61, "local": 1 << 62}  # what a generic address has more
 
@@ -96,7 +95,7 @@ def _put(data: Array, index: Array, values: Array, warps: Array) -> None:
     given = np.ascontiguousarray(values).view(data.dtype).reshape(-1)
     data[index] = given
     if (data[index].view(U8) != given.view(U8)).any():
-        order = _ORDER.permutation(len(index))
+        order = np.random.default_rng(len(index)).permutation(len(index))
         data[index[order]] = given[order]
         _, first, which = np.unique(index, return_index=True, return_inverse=True)
         if (warps[first][which] != warps).any():
