@@ -19,15 +19,15 @@ def caught(mutants: list[Mutant], results: Results) -> int:
 
 
 def summary(mutants: list[Mutant], results: Results) -> str:
-    """Ours and a stranger's apart: only the latter, when they were first tried, say what the tests are worth."""
-    titles = ["part", "our faults", "caught", "a stranger's", "caught at first", "caught now", "not run"]
+    """Ours and a stranger's apart: what was missed of the latter at first says what the tests were worth."""
+    titles = ["part", "our faults", "caught", "a stranger's", "missed at first", "caught now", "not run"]
     lines = [" | ".join(["", *titles, ""]).strip(), "| --- |" + " ---: |" * (len(titles) - 1)]
     for area, title in [*AREAS.items(), ("", "all")]:
         of_area = [m for m in mutants if area in ("", m.area)]
         own, blind = ([m for m in of_area if m.blind == stranger] for stranger in (False, True))
         outcomes = _outcomes(of_area, results)
         left = len(of_area) - sum(outcomes.count(word) for word in ("caught", "survived"))
-        first = sum(not m.missed for m in blind)
+        first = sum(m.missed for m in blind)
         numbers = [len(own), caught(own, results), len(blind), first, caught(blind, results), left]
         if of_area:
             lines.append(" | ".join([f"| {title}", *map(str, numbers)]) + " |")
