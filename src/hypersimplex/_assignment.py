@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hypersimplex import _checks, _kernel
+from hypersimplex._numpy import as_numbers
 
 Array = NDArray[np.float64]
 
@@ -242,10 +243,7 @@ def _check_forced(rows: Rows, bias: Array, capacity: Array) -> None:
 
 def as_capacity(value: Any, experts: int) -> Array:
     """One number for each expert, out of one for all or one for each."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise _checks.not_a_number("capacity", value) from None
+    array = as_numbers("capacity", value).astype(np.float64)
     if array.shape not in ((), (1,), (experts,)):
         raise _checks.wrong_shape("capacity", (experts,), array.shape)
     if not (array >= 0).all():

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hypersimplex import _checks, _kernel
-from hypersimplex._numpy import Array, holds_numbers, per_slice, prepare, refuse_mask, threads
+from hypersimplex._numpy import Array, as_numbers, per_slice, prepare, threads
 
 
 def box_section(
@@ -67,11 +67,7 @@ def _over_rows(name: str, value: ArrayLike, slices: tuple[int, ...]) -> Array:
 
 def _over_entries(name: str, value: ArrayLike, x: Array, along: int) -> Array:
     """Numbers for the entries of rows as the kernel takes them: rows or 1 of them, entries or 1 of them."""
-    refuse_mask(name, value)
-    shape = x.shape
-    array = np.asarray(value)
-    if not holds_numbers(array):
-        raise _checks.not_a_number(name, value) if array.dtype.kind != "c" else _checks.not_real(name, array.dtype)
+    shape, array = x.shape, as_numbers(name, value)
     if array.ndim == 0:
         return array.astype(np.float64).reshape(1, 1)
     if not _checks.fits(array.shape, shape):

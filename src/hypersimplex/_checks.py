@@ -57,6 +57,10 @@ def not_a_number(name: str, value: object) -> TypeError:
     return TypeError(f"{name} must be a number or an array of numbers, got {type(value).__name__}")
 
 
+def unreadable(name: str, value: object, error: Exception) -> TypeError:
+    return TypeError(f"{name} must be readable as an array, got {type(value).__name__}: {error}")
+
+
 def check_number(name: str, value: object) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise not_a_number(name, value)

@@ -1,6 +1,7 @@
 """The NumPy front end: axes, dtypes and broadcasting peeled off around the kernel."""
 
 import os
+from collections.abc import Callable
 from functools import cache
 from typing import Any, SupportsIndex
 
@@ -105,7 +106,7 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
     """
     x, dtype, _ = prepare(x, -1)
     _checks.check_flat("x", x.shape)
-    ends = np.asarray(offsets)
+    ends = as_array("offsets", offsets)
     _checks.check_offsets(ends.shape, ends.dtype.kind in "iu", ends.dtype)
     ends = np.ascontiguousarray(ends, dtype=np.int64)
     slices = (len(ends) - 1,)
@@ -138,8 +139,7 @@ def _processors() -> int:
 
 def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
     """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
-    refuse_mask("x", x)
-    x = np.asarray(x)
+    x = as_array("x", x)
     dtype = x.dtype
     along = _checks.check_dim("axis", axis, x.ndim)
     if dtype.kind != "f" and dtype.name != BFLOAT16:
@@ -158,20 +158,39 @@ def holds_numbers(array: Array) -> bool:
     return array.dtype.kind in "fiub" or array.dtype.name == BFLOAT16
 
 
-def refuse_mask(name: str, value: ArrayLike) -> None:
+def as_array(name: str, value: ArrayLike, convert: Callable[[Any], Any] = np.asarray) -> Any:
+    """value as an array of any kind; what NumPy, or whatever else converts, cannot read is an error that names it."""
     if isinstance(value, np.ma.MaskedArray):
         raise _checks.masked_array(name)
+    try:
+        array = convert(value)
+        if array.dtype == object:
+            array.astype(np.float64)  # are there whole numbers that even float64 does not hold?
+        return array
+    except OverflowError:
+        raise _checks.too_large(name) from None
+    except (RuntimeError, TypeError, ValueError) as error:  # of a tensor that requires grad, of uneven rows
+        raise _checks.unreadable(name, value, error) from error
 
 
-def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
-    refuse_mask(name, value)
-    if np.ndim(value) == 0 and not np.iscomplexobj(value):
-        return _checks.check_number(name, value), None
-    array = np.asarray(value)
+def as_numbers(name: str, value: ArrayLike) -> Array:
+    """value as an array of real numbers."""
+    array: Array = as_array(name, value)
+    if array.dtype == object and array.ndim == 0:  # a fraction, say
+        array = np.asarray(_checks.check_number(name, value))
     if array.dtype.kind == "c":
         raise _checks.not_real(name, array.dtype)
     if not holds_numbers(array):
-        raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
+        raise _checks.not_a_number(name, value)
+    return array
+
+
+def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[float, Array | None]:
+    if isinstance(value, float | int):
+        return _checks.check_number(name, value), None
+    array = as_numbers(name, value)
+    if array.ndim == 0:
+        return float(array), None
     try:
         whole = np.broadcast_to(array, slices)
     except ValueError:

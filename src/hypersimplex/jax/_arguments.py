@@ -10,15 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _numpy
 from hypersimplex.jax._along import Array
 
 
-def floating(x: ArrayLike) -> Array:
+def floating(x: ArrayLike, name: str = "x") -> Array:
     """x as an array; whole numbers are refused, not converted in silence."""
-    array = jnp.asarray(x)
+    array = converted(name, x)
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise _checks.not_floating("x", getattr(x, "dtype", array.dtype))
+        raise _checks.not_floating(name, getattr(x, "dtype", array.dtype))
+    return array
+
+
+def converted(name: str, value: ArrayLike) -> Array:
+    """value as an array of JAX, of any kind."""
+    array: Array = _numpy.as_array(name, value, jnp.asarray)
     return array
 
 
@@ -40,12 +46,9 @@ def per_entry(name: str, value: ArrayLike, shape: tuple[int, ...], axis: int) ->
 
 
 def as_array(name: str, value: ArrayLike) -> Any:
-    if isinstance(value, jax.Array):
-        array: Any = value
-    elif np.ndim(value) == 0:
-        array = np.asarray(value if hasattr(value, "dtype") else _checks.check_number(name, value))
-    else:
-        array = np.asarray(value)
+    array: Any = value if isinstance(value, jax.Array) else _numpy.as_array(name, value)
+    if array.ndim == 0 and not hasattr(value, "dtype"):
+        return np.asarray(_checks.check_number(name, value))
     if not _holds_numbers(array):
         raise TypeError(f"{name} must be a number or an array of numbers, got dtype {array.dtype}")
     return array
@@ -53,12 +56,8 @@ def as_array(name: str, value: ArrayLike) -> Any:
 
 def per_class(name: str, value: Any, classes: int) -> Any:
     """A number or one for each class, as an array: NumPy's if it is known, JAX's otherwise."""
-    try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
-        fits = _holds_numbers(array)
-    except (TypeError, ValueError):
-        fits = False
-    if not fits:
+    array: Any = value if isinstance(value, jax.Array) else _numpy.as_array(name, value)
+    if not _holds_numbers(array):
         kind = type(value).__name__
         raise TypeError(f"{name} must be a number or one number for each class, got {kind}")
     if array.ndim > 1 or (array.ndim == 1 and array.shape[0] not in (1, classes)):

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from hypersimplex import _checks
 from hypersimplex.jax._along import Along, Array
-from hypersimplex.jax._arguments import first_outside, is_known, per_class, widened
+from hypersimplex.jax._arguments import converted, first_outside, floating, is_known, per_class, widened
 from hypersimplex.jax._operator import soft_binary_argmax, solve
 
 
@@ -99,9 +99,7 @@ def _losses(batch: _Batch, p: Array) -> Array:
 def _prepare(
     logits: ArrayLike, labels: ArrayLike, where: ArrayLike | None, k: Any, prior: Any, tau: Any, axis_name: Any
 ) -> _Batch:
-    x, given = jnp.asarray(logits), jnp.asarray(labels)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise _checks.not_floating("logits", x.dtype)
+    x, given = floating(logits, "logits"), converted("labels", labels)
     if x.ndim == 0:
         raise ValueError("logits must have at least one dimension, got a scalar")
     if k is not None and prior is not None:
@@ -159,7 +157,7 @@ def _in_range(labels: Array, kept: Array | None, x: Array, indices: bool) -> tup
 def _kept(where: ArrayLike | None, shape: tuple[int, ...]) -> Array | None:
     if where is None:
         return None
-    kept = jnp.asarray(where)
+    kept = converted("where", where)
     if kept.dtype != bool:
         raise TypeError(f"where must be boolean, got {kept.dtype}")
     if kept.shape != shape:

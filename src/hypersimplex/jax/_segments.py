@@ -7,6 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex import _checks
+from hypersimplex._numpy import as_array
 from hypersimplex.jax._along import Array
 from hypersimplex.jax._arguments import check_tau, floating, is_known, per_slice
 from hypersimplex.jax._operator import soft_binary_argmax
@@ -33,7 +34,7 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
     _checks.check_flat("x", array.shape)
     if not is_known(offsets):
         raise TypeError("offsets must be known when the function is traced, got a tracer")
-    ends = np.asarray(offsets)
+    ends = as_array("offsets", offsets)
     _checks.check_offsets(ends.shape, ends.dtype.kind in "iu", ends.dtype)
     ends = ends.astype(np.int64)
     sizes = np.diff(ends)

@@ -7,7 +7,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from hypersimplex.jax._along import Array
-from hypersimplex.jax._arguments import check_tau, is_known, per_class
+from hypersimplex.jax._arguments import check_tau, converted, is_known, per_class
 
 SPAN, LEAST = 1000, 0.1  # samples, and a batch's weight at least, as in torch
 
@@ -73,7 +73,7 @@ def scores(logits: ArrayLike, state: ThresholdState, tau: ArrayLike = 1.0) -> Ar
     >>> scores(jnp.array([[2.0, 2.0]]), ThresholdState(jnp.array([0.5, 1.0]), jnp.array([1, 1])))
     Array([[1.5, 1. ]], dtype=float32)
     """
-    x, classes = jnp.asarray(logits), jnp.shape(state.mu)[-1]
+    x, classes = converted("logits", logits), jnp.shape(state.mu)[-1]
     if not (x.shape[-1:] == (classes,) or (classes == 1 and x.ndim < 2)):
         raise ValueError(f"logits must have {classes} classes, got shape {x.shape}")
     if is_known(state.seen) and not np.any(np.asarray(state.seen)):
