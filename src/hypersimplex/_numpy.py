@@ -139,18 +139,18 @@ def _processors() -> int:
 
 def prepare(x: ArrayLike, axis: SupportsIndex) -> tuple[Array, np.dtype[Any], int]:
     """x as the kernel takes it, the dtype to return, and axis as a non-negative number."""
-    x = as_array("x", x)
-    dtype = x.dtype
-    along = _checks.check_dim("axis", axis, x.ndim)
+    array: Array = as_array("x", x)
+    dtype = array.dtype
+    along = _checks.check_dim("axis", axis, array.ndim)
     if dtype.kind != "f" and dtype.name != BFLOAT16:
         raise _checks.not_floating("x", dtype)
     if dtype != np.float32 and dtype != np.float64:  # nor of the other byte order
-        x = x.astype(np.float32 if dtype.itemsize < 4 else np.float64)
-    steps = [s // x.itemsize for s in x.strides]
-    odd = any(s % x.itemsize for s in x.strides) or not x.flags.aligned
-    if odd or np.empty_like(x).strides != x.strides or not _kernel.lies_evenly(x.shape, steps, along):
-        x = x.astype(x.dtype, order="C")
-    return x, dtype, along
+        array = array.astype(np.float32 if dtype.itemsize < 4 else np.float64)
+    steps = [s // array.itemsize for s in array.strides]
+    odd = any(s % array.itemsize for s in array.strides) or not array.flags.aligned
+    if odd or np.empty_like(array).strides != array.strides or not _kernel.lies_evenly(array.shape, steps, along):
+        array = array.astype(array.dtype, order="C")
+    return array, dtype, along
 
 
 def holds_numbers(array: Array) -> bool:
