@@ -14,7 +14,7 @@ from hypersimplex_study import engines
 from hypersimplex_study.config import RunConfig
 from hypersimplex_study.engines import Processes
 from hypersimplex_study.store import Store
-from trainings import ONE, numbers
+from trainings import ONE, numbers, run
 
 
 def test_processes_give_the_numbers_of_one_process(tmp_path, short, expected):
@@ -29,24 +29,50 @@ def test_processes_give_the_numbers_of_one_process(tmp_path, short, expected):
     assert sorted(told) == [(s, e) for s in range(3) for e in range(4)]
 
 
-def test_a_killed_worker_is_replaced(tmp_path, short, expected):
-    # Long enough for the driver, which looks five times a second, to find the worker at work.
-    long = replace(short, epochs=200)
+HELD = """
+    import pathlib, time
+    import numpy as np
+    from torch import nn
+
+    class Held(nn.Linear):
+        steps = 0
+        def forward(self, x):
+            Held.steps += self.training
+            while Held.steps == 6 and not pathlib.Path(__file__).with_name("go").exists():
+                time.sleep(0.01)
+            return super().forward(x)
+
+    def make():
+        x = np.random.default_rng(0).normal(size=(100, 3))
+        y = (x[:, 0] > 0).astype(int)
+        return (x[:80], y[:80], x[80:], y[80:]), lambda: Held(3, 2)
+"""
+
+
+def test_a_killed_worker_is_replaced(tmp_path, monkeypatch, short):
+    """The network stops in its second epoch until the worker was killed: it cannot have come to its end before."""
+    (tmp_path / "held.py").write_text(textwrap.dedent(HELD))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = replace(short, dataset="held:make", batch_size=16, validation=0.1).training()
+    killed = []
+
+    def kill_once(config, epoch):
+        if not killed:
+            (worker,) = engines.multiprocessing.active_children()
+            os.kill(worker.pid, signal.SIGKILL)
+            killed.append(worker.pid)
+            (tmp_path / "go").touch()
+
     with Store(tmp_path / "s.sqlite") as store:
-        store.add_runs([long])
-        killed = []
-
-        def kill_once(config, epoch):
-            if not killed:
-                workers = engines.multiprocessing.active_children()
-                killed.append(workers[0].pid)
-                os.kill(workers[0].pid, signal.SIGKILL)
-
-        Processes(1).run(store, [long], ONE, kill_once)
-        assert store.state(long.key()) == "done"
-        assert numbers(store, long)[:1] == expected[:1]
-        assert [e.epoch for e in store.epochs(long.key())] == list(range(200))
+        store.add_runs([config])
+        Processes(1).run(store, [config], ONE, kill_once)
+        assert store.state(config.key()) == "done"
+        found = numbers(store, config)
         assert any(f"worker process {killed[0]} ended with code -9" in what for _, _, what in store.events())
+    with Store(tmp_path / "undisturbed.sqlite") as store:
+        run(store, config)
+        assert found == numbers(store, config)
+    sys.modules.pop("held")
 
 
 @pytest.mark.slow
