@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -146,7 +147,7 @@ def soft_topk_segments(
         _checks.raise_segment_failure(failure, k, tau, x.size, n)
     if curve != "ramp":  # the kernel, which does not know the other curves yet, has checked the arguments
         k, tau = (np.broadcast_to(one if each is None else each, slices) for one, each in ((k, ks), (tau, taus)))
-        for i, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for i, (begin, end) in enumerate(pairwise(ends)):
             y[begin:end] = _solve.solve_rows(curve, x[begin:end], k[i], tau[i])[0]
     return y.astype(dtype, copy=False)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hypersimplex._curves import inverse, parts, value
-from hypersimplex._search import ROUNDING, Start, search
+from hypersimplex._search import Goal, Start, search
 
 Array = Any  # of NumPy, of torch or of JAX
 
@@ -98,20 +98,22 @@ def _bounds(xp: Any, curve: str, p: Problem) -> tuple[Array, Array]:
     return xp.where(whole, p.below / 2 - away, lo) - SLACK, xp.where(whole, p.below / 2 + away, hi) + SLACK
 
 
-def sums_at(xp: Any, curve: str, z: Array, nu: Array, total: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
-    """The table of a search for the threshold nu of entries z."""
-    rest, slopes, ones = parts(xp, curve, z - nu)
+def sums_at(
+    xp: Any, curve: str, z: Array, nu: Array, low: Array, total: Callable[[Array], Array]
+) -> tuple[Array, Array, Array]:
+    """The table of a search for the threshold nu + low of entries z."""
+    rest, slopes, ones = parts(xp, curve, (z - nu) - low)
     return total(rest), total(slopes), total(xp.where(ones, 1.0, 0 * rest))
 
 
-def rounding(xp: Any, curve: str, k: Array) -> Array:
-    """Of a sum that is k. The mirrored curves count from 1 down, and so a whole k is exact."""
-    return ROUNDING * xp.where((k == xp.floor(k)) & (curve != "exp"), 0.0, k)
+def goal(xp: Any, curve: str, p: Problem, start: Start, eps: float, two_parts: bool) -> Goal:
+    """How nearly the sums should be k: in one part, nu is wrong by the rounding of a number of its size.
 
-
-def tolerance(xp: Any, start: Start, eps: float) -> Array:
-    """By how much nu may be wrong: a number as far from 0 has no more digits."""
-    return 16 * eps * (1 + xp.where(-start.lo > start.hi, -start.lo, start.hi))
+    The mirrored curves count from 1 down, and so a sum that is a whole k has no rounding of its own.
+    """
+    size = 1.0 if two_parts else 2 * (1 + xp.where(-start.lo > start.hi, -start.lo, start.hi))
+    rounding = eps / 2 * xp.where((p.k == xp.floor(p.k)) & (curve != "exp"), 0.0, p.k)
+    return Goal(p.k, 1.0, eps * size, rounding, two_parts)
 
 
 def loop(total: Callable[[Array], Array], eps: float, look_every: int = 1) -> Callable[..., Array]:
@@ -119,12 +121,12 @@ def loop(total: Callable[[Array], Array], eps: float, look_every: int = 1) -> Ca
 
     def find(xp: Any, curve: str, p: Problem, start: Start) -> Array:
         def sums(nu: Array, low: Array, error: Array) -> tuple[Array, Array, Array]:
-            return sums_at(xp, curve, p.z, nu, total)
+            return sums_at(xp, curve, p.z, nu, low, total)
 
-        settled, few = ~p.inner, rounding(xp, curve, p.k)
+        g = goal(xp, curve, p, start, eps, False)
         found = search(
-            xp, sums, p.k, 1.0, start, tolerance(xp, start, eps), MOST_STEPS,
-            settled=settled, look_every=look_every, rounding=few,
+            xp, sums, g.k, g.tau, start, g.tolerance, MOST_STEPS,
+            settled=~p.inner, look_every=look_every, rounding=g.rounding,
         )  # fmt: skip
         return found.mu
 

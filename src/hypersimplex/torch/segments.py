@@ -38,10 +38,10 @@ def soft_topk_segments(input: Tensor, k: Number, offsets: Tensor, tau: Number = 
     _checks.check_offsets(offsets.shape, not (offsets.is_floating_point() or offsets.is_complex()), offsets.dtype)
     k, tau = _over_segments("k", k, input, offsets), _over_segments("tau", tau, input, offsets)
     if not (is_eager() and type(input) in TENSORS) or input.is_meta:
-        y = _operators.segments(input.detach(), offsets, k.detach(), tau.detach(), curve)
-        return _formula(y, input, offsets, k, tau, curve)
+        solved = _operators.segments(input.detach(), offsets, k.detach(), tau.detach(), curve)
+        return _formula(solved, input, offsets, k, tau, curve)
     if torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau)):
-        y = _Segments.apply(input, offsets, k, tau, curve)  # type: ignore[no-untyped-call]
+        y: Tensor = _Segments.apply(input, offsets, k, tau, curve)  # type: ignore[no-untyped-call]
         return y
     return pick(input, curve).segments(input, offsets, k, tau, curve=curve)
 
