@@ -1,5 +1,4 @@
-// The derivative from the projection alone: grad = (v - mean of v over A)/tau on A = {0 < y < 1}, 0
-// elsewhere.
+// The derivative from the projection alone: grad = s (v - mean of v by s)/tau, the slope s a function of y.
 #pragma once
 #include "backward_passes.hpp"
 #include "columns.hpp"
@@ -8,7 +7,7 @@ namespace hs::HS_VARIANT {
 
 constexpr int64_t rows_bytes = 4 << 10, most_rows = 16, fetched_row = 2048;
 
-template <class T>
+template <class T, Curve curve>
 class BackwardTasks {
   public:
     explicit BackwardTasks(const Backward<T>& problem)
@@ -55,7 +54,7 @@ class BackwardTasks {
         for (int64_t r = first; r < first + count; r += fit) {
             int64_t some = first + count - r < fit ? first + count - r : fit;
             T mean[most_rows];
-            if (fit > 1 && !p.grad_tau) sum_short(r, some, mean);
+            if (curve == Curve::ramp && fit > 1 && !p.grad_tau) sum_short(r, some, mean);
             else sum_long(r, some, threads, mean);
             for (int64_t j = 0; p.grad && j < some; ++j) write(r + j, threads, mean[j]);
         }
@@ -70,7 +69,7 @@ class BackwardTasks {
         const Backward<T> q = p;    // a copy: for all the compiler knows, a store to grad may change p
         int64_t n = q.layout.n;
         T same = one_inverse;
-        HeldRow<T, guess> row, next;
+        HeldRow<T, curve, guess> row, next;
         int64_t at, then = q.layout.origin(first);
         next.read(q.y + then, q.v + then, n);
         for (int64_t s = first; s < first + count; ++s) {
@@ -122,7 +121,7 @@ class BackwardTasks {
         int64_t at = p.layout.origin(slice);
         T inv = inverse(slice);
         in_blocks(p.layout.n, threads, [this, at, mean, inv](int64_t from, int64_t to) {
-            grad_row(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inv);
+            grad_row<T, curve>(p.y + at + from, p.v + at + from, p.grad + at + from, to - from, mean, inv);
         });
         if (p.y[at] != p.y[at]) keep_nan(at);
     }
@@ -132,7 +131,8 @@ class BackwardTasks {
     }
 
     HS_APART Dual part(const T* y, const T* v, int64_t n) const {
-        if (p.grad_tau) return dual_row(y, v, n);
+        if (p.grad_tau) return dual_row<T, curve, true>(y, v, n);
+        if constexpr (curve != Curve::ramp) return dual_row<T, curve, false>(y, v, n);
         double parts[4], active = static_cast<double>(active_parts(y, v, n, parts));
         return {active, add_parts(parts), 0, 0};
     }
@@ -142,7 +142,9 @@ class BackwardTasks {
         int64_t at = l.origin(slice), stride = l.stride;
         Dual dual = sum_blocks<Dual>(l.n, threads, [&](int64_t from, int64_t to) {
             Dual part{0, 0, 0, 0};
-            for (int64_t i = from; i < to; ++i) part.add_entry(p.y[at + i * stride], p.v[at + i * stride]);
+            for (int64_t i = from; i < to; ++i)
+                part.add_entry(curve, static_cast<double>(p.y[at + i * stride]),
+                               static_cast<double>(p.v[at + i * stride]));
             return part;
         });
         T y = p.y[at], mean = static_cast<T>(dual.mean()), inv = inverse(slice);
@@ -152,7 +154,7 @@ class BackwardTasks {
         in_blocks(l.n, threads, [&](int64_t from, int64_t to) {
             for (int64_t i = from; i < to; ++i) {
                 int64_t e = at + i * stride;
-                p.grad[e] = grad_of(p.y[e], p.v[e], mean, inv) + nan;
+                p.grad[e] = grad_of(curve, p.y[e], p.v[e], mean, inv) + nan;
             }
         });
     }
@@ -160,7 +162,7 @@ class BackwardTasks {
     void columns(int64_t outer, int64_t first, int count, int threads, Result& result) const {
         const Layout& l = p.layout;
         int64_t at = outer * l.outer_stride + first, slice = outer * l.inner + first;
-        ColumnDerivative<T> lanes(l, count, p.y + at, p.v + at);
+        ColumnDerivative<T, curve> lanes(l, count, p.y + at, p.v + at);
         if (lanes.chunks.number < 2) threads = 1;
         Scratch<LaneDuals> parts;
         if (!parts.take(lanes.chunks.number)) return fail(result, Status::no_memory, slice);
@@ -196,8 +198,10 @@ Result backward(const Backward<T>& p) {
         }
         return {};
     }
-    BackwardTasks<T> tasks(p);
-    return run_tasks(tasks, tasks.number, l.slices() * l.n, p.threads);
+    return with_curve(p.curve, [&](auto curve) {
+        BackwardTasks<T, curve> tasks(p);
+        return run_tasks(tasks, tasks.number, l.slices() * l.n, p.threads);
+    });
 }
 
 }    // namespace hs::HS_VARIANT

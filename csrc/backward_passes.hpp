@@ -1,13 +1,14 @@
-// The two passes of the derivative, over rows and over columns: the sums of the active entries, then the
-// gradient.
+// The two passes of the derivative, over rows and over columns: the sums by slopes, then the gradient.
 #pragma once
 #include "columns.hpp"
-#include "rows.hpp"
+#include "slopes.hpp"
 
 namespace hs::HS_VARIANT {
 
+// Sums over the entries by their slopes s: of s, s v, s t and s v t, t being (x - mu)/tau where that is not
+// clipped. For the ramp these are the number of the active entries, and what v, y and v y add up to there.
 struct Dual {
-    double count, v, y, vy;    // over the active entries
+    double count, v, y, vy;
     double mean() const { return count > 0 ? v / count : 0; }
     double to_tau(double tau) const { return count > 0 ? -(vy - mean() * y) / tau : 0; }
     void add(const Dual& other) {
@@ -16,32 +17,35 @@ struct Dual {
         y += other.y;
         vy += other.vy;
     }
-    template <class T>
-    void add_entry(T place, T value) {
-        double at = static_cast<double>(place), in = static_cast<double>(value);
-        if (at > 0 && at < 1) add({1, in, at, in * at});
+    void add_entry(Curve curve, double y_of, double value) {
+        double s = slope_at(curve, y_of);
+        if (!(s > 0)) return;
+        double t = place_at(curve, y_of);
+        add({s, s * value, s * t, s * value * t});
     }
 };
 
 // Sums over registers; those of products only when tau asks for them.
-template <class T, bool full>
+template <class T, Curve curve, bool full>
 struct DualLanes {
     using L = Lanes<T>;
+    using S = Slope<T, curve>;
     typename L::Vec v{}, y{}, vy{};
-    typename L::Int count{};
+    typename S::Sum count{};
 
     HS_INLINE void add(typename L::Vec yy, typename L::Vec vv) {
-        const Places<T> active(yy);
-        v = active.add(v, vv);
-        count = active.tally(active.on, count);
+        const S slope(yy);
+        v = slope.add(v, vv);
+        count = slope.count(count);
         if constexpr (full) {
-            y = active.add(y, yy);
-            vy = active.add(vy, vv * yy);
+            typename L::Vec t = S::place(yy);
+            y = slope.add(y, t);
+            vy = slope.add(vy, vv * t);
         }
     }
 
     HS_INLINE void collect(const DualLanes& other, Dual& out) const {
-        out.count += static_cast<double>(L::total_int(count + other.count));
+        out.count += S::total(count + other.count);
         out.v += L::total(L::widen(v + other.v));
         if constexpr (full) {
             out.y += L::total(L::widen(y + other.y));
@@ -50,13 +54,12 @@ struct DualLanes {
     }
 };
 
-// With the sums of products.
-template <class T>
+template <class T, Curve curve, bool full>
 HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     using L = Lanes<T>;
     constexpr int W = L::width, run = 32;
     Dual out{0, 0, 0, 0};
-    DualLanes<T, true> a, b;
+    DualLanes<T, curve, full> a, b;
     if (n < W) {
         a.add(L::load_first(y, n), L::load_first(v, n));
         a.collect(b, out);
@@ -79,8 +82,8 @@ HS_INLINE Dual dual_row(const T* y, const T* v, int64_t n) {
     return out;
 }
 
-// The sum of v over the active entries of a row that fills a register, in four parts; returns how many those
-// are.
+// The ramp's sum of v over the active entries of a row that fills a register, in four parts; returns how many
+// those are.
 template <class T>
 HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts) {
     using L = Lanes<T>;
@@ -114,17 +117,18 @@ HS_INLINE int64_t active_parts(const T* y, const T* v, int64_t n, double* parts)
 }
 
 template <class T>
-HS_INLINE T grad_of(T y, T v, T mean, T inverse) {
-    return y > 0 && y < 1 ? (v - mean) * inverse : T(0);
+HS_INLINE T grad_of(Curve curve, T y, T v, T mean, T inverse) {
+    T slope = slope_at(curve, y);
+    return slope > 0 ? slope * ((v - mean) * inverse) : T(0);
 }
 
-template <class T>
+template <class T, Curve curve>
 HS_INLINE void grad_row(const T* y, const T* v, T* grad, int64_t n, T mean, T inverse) {
     using L = Lanes<T>;
     constexpr int W = L::width;
     using Vec = typename L::Vec;
     Vec m = L::splat(mean), inv = L::splat(inverse);
-    auto of = [&](Vec yy, Vec vv) HS_INLINED { return Places<T>(yy).keep((vv - m) * inv); };
+    auto of = [&](Vec yy, Vec vv) HS_INLINED { return Slope<T, curve>(yy).times((vv - m) * inv); };
     if (n < W) return L::store_first(grad, n, of(L::load_first(y, n), L::load_first(v, n)));
     auto value = [&](int64_t i) HS_INLINED { return of(L::load(y + i), L::load(v + i)); };
     if (store_behind(grad, n, value) < n) L::store(grad + n - W, value(n - W));
@@ -135,38 +139,39 @@ constexpr int most_held = Lanes<float>::masks ? 8 : 4;
 
 // A row of so many registers. The last may be filled in part: without masks it overlaps the one before, so
 // it is stored first, and what is in both counts once.
-template <class T, int registers>
+template <class T, Curve curve, int registers>
 struct HeldRow {
+    using S = Slope<T, curve>;
     using L = Lanes<T>;
     using Vec = typename L::Vec;
     static constexpr int W = L::width, last = registers - 1;
     Vec v[registers];
-    Places<T> active[registers];
+    S slope[registers];
     Dual dual;
 
     HS_INLINE void read(const T* y, const T* value, int64_t n) {
         Vec sum[2] = {};
-        Counter<T> count;
+        typename S::Counter count;
         for (int i = 0; i < last; ++i) {
             v[i] = L::load(value + i * W);
-            active[i] = Places<T>(L::load(y + i * W));
+            slope[i] = S(L::load(y + i * W));
         }
         const Last at(n);
         v[last] = at.partial ? L::load_first(value + at.begin, at.left) : L::load(value + at.begin);
-        active[last] = Places<T>(at.partial ? L::load_first(y + at.begin, at.left)
-                                            : L::keep(L::load(y + at.begin), lanes_from<T>(W - at.left)));
+        slope[last] = S(at.partial ? L::load_first(y + at.begin, at.left)
+                                   : L::keep(L::load(y + at.begin), lanes_from<T>(W - at.left)));
         for (int i = 0; i < registers; ++i) {
-            sum[i % 2] = active[i].add(sum[i % 2], v[i]);
-            count.add(active[i].on);
+            sum[i % 2] = slope[i].add(sum[i % 2], v[i]);
+            count.add(slope[i]);
         }
         double parts[4];
         L::store_parts(parts, sum[0] + sum[1]);
-        dual = {static_cast<double>(count.total()), add_parts(parts), 0, 0};
+        dual = {count.total(), add_parts(parts), 0, 0};
     }
 
     HS_INLINE void write(T* grad, int64_t n, T inverse) const {
         Vec mean = L::splat(static_cast<T>(dual.mean())), inv = L::splat(inverse);
-        auto of = [&](int i) HS_INLINED { return active[i].keep((v[i] - mean) * inv); };
+        auto of = [&](int i) HS_INLINED { return slope[i].times((v[i] - mean) * inv); };
         const Last at(n);
         if (at.partial) L::store_first(grad + at.begin, at.left, of(last));
         else L::store(grad + at.begin, of(last));
@@ -189,7 +194,7 @@ struct LaneDuals {
     Dual lane[most_lanes], rest[most_slices];    // rest: rows of memory behind the last group
 };
 
-template <class T>
+template <class T, Curve curve>
 struct ColumnDerivative {
     using L = Lanes<T>;
     static constexpr int W = L::width;
@@ -218,7 +223,7 @@ struct ColumnDerivative {
             int64_t end = g + run < chunks.to(chunk) ? g + run : chunks.to(chunk);
             for (int s = 0; s < lay.slots; ++s) {
                 int64_t e = g * lay.step + lay.offset[s];
-                DualLanes<T, full> sums;
+                DualLanes<T, curve, full> sums;
                 for (int64_t i = g; i < end; ++i, e += lay.step) sums.add(L::load(y + e), L::load(v + e));
                 for (int l = 0; l < W; ++l)
                     out.lane[s * W + l].add({static_cast<double>(sums.count[l]),
@@ -227,7 +232,9 @@ struct ColumnDerivative {
             }
         }
         if (chunk + 1 == chunks.number)
-            each_rest([&](int j, int64_t e) { out.rest[j].add_entry(y[e], v[e]); });
+            each_rest([&](int j, int64_t e) {
+                out.rest[j].add_entry(curve, static_cast<double>(y[e]), static_cast<double>(v[e]));
+            });
     }
 
     void collect(LaneDuals* parts, Dual* dual) const {
@@ -254,11 +261,13 @@ struct ColumnDerivative {
             for (int s = 0; s < lay.slots; ++s) {
                 int64_t e = g * lay.step + lay.offset[s];
                 typename L::Vec to = (L::load(v + e) - L::load(m + s * W)) * L::load(inv + s * W);
-                to = Places<T>(L::load(y + e)).keep(to) + L::load(none + s * W);
+                to = Slope<T, curve>(L::load(y + e)).times(to) + L::load(none + s * W);
                 L::store(grad + e, to);
             }
         if (chunk + 1 == chunks.number)
-            each_rest([&](int j, int64_t e) { grad[e] = grad_of(y[e], v[e], mean[j], inverse[j]) + nan[j]; });
+            each_rest([&](int j, int64_t e) {
+                grad[e] = grad_of(curve, y[e], v[e], mean[j], inverse[j]) + nan[j];
+            });
     }
 
   private:

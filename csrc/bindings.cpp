@@ -23,22 +23,23 @@ namespace {
 
 Answer project(const Array& x, double k, double tau, const std::optional<Output>& y,
                const std::optional<Doubles>& mu, const std::optional<Numbers>& ks,
-               const std::optional<Numbers>& taus, int64_t axis, int threads) {
+               const std::optional<Numbers>& taus, int64_t axis, int threads, int curve) {
     Layout l = layout_of(x, axis);
     int64_t n = l.slices();
     return run_project(is_double(x), l, per_slice(numbers(ks, n, "ks"), k),
                        per_slice(numbers(taus, n, "taus"), tau), aligned(x, "x"),
-                       y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads);
+                       y ? lying_as(*y, x, "y", true) : 0, numbers(mu, n, "mu"), threads, curve_of(curve));
 }
 
 Answer backward(const Array& y, const Array& v, double tau, const std::optional<Output>& grad,
                 const std::optional<Doubles>& grad_k, const std::optional<Doubles>& grad_tau,
-                const std::optional<Numbers>& taus, int64_t axis, int threads) {
+                const std::optional<Numbers>& taus, int64_t axis, int threads, int curve) {
     Layout l = layout_of(y, axis);
     int64_t n = l.slices();
     return run_backward(is_double(y), l, per_slice(numbers(taus, n, "taus"), tau), aligned(y, "y"),
                         lying_as(v, y, "v", false), grad ? lying_as(*grad, y, "grad", true) : 0,
-                        numbers(grad_k, n, "grad_k"), numbers(grad_tau, n, "grad_tau"), threads);
+                        numbers(grad_k, n, "grad_k"), numbers(grad_tau, n, "grad_tau"), threads,
+                        curve_of(curve));
 }
 
 Answer binary(const Array& x, double k, const Output& y, const std::optional<Numbers>& ks, int64_t axis,
@@ -99,17 +100,17 @@ Answer at_thresholds(const Array& x, const std::optional<Labels>& labels, const 
 // Addresses.
 
 Answer project_at(bool is_double, uintptr_t x, uintptr_t y, const Shape& shape, int64_t axis, double k,
-                  double tau, int threads) {
+                  double tau, int threads, int curve) {
     Layout l = lay_out(shape, axis);
     demand((x && y) || l.slices() * l.n == 0, "x and y must have memory");
-    return run_project(is_double, l, {nullptr, k}, {nullptr, tau}, x, y, 0, threads);
+    return run_project(is_double, l, {nullptr, k}, {nullptr, tau}, x, y, 0, threads, curve_of(curve));
 }
 
 Answer backward_at(bool is_double, uintptr_t y, uintptr_t v, uintptr_t grad, const Shape& shape, int64_t axis,
-                   double tau, int threads) {
+                   double tau, int threads, int curve) {
     Layout l = lay_out(shape, axis);
     demand((y && v && grad) || l.slices() * l.n == 0, "y, v and grad must have memory");
-    return run_backward(is_double, l, {nullptr, tau}, y, v, grad, 0, 0, threads);
+    return run_backward(is_double, l, {nullptr, tau}, y, v, grad, 0, 0, threads, curve_of(curve));
 }
 
 // Returns (loss, samples that count), or what failed. k may be 0: the sums of the targets.
@@ -169,9 +170,9 @@ Answer objective_at(bool is_double, int step, const Sizes& sizes, const std::vec
 // On addresses, where checks of views would cost more than small problems take.
 void define_raw(nb::module_& m) {
     m.def("project_at", project_at, "is_double"_a, "x"_a, "y"_a, "shape"_a, "axis"_a, "k"_a, "tau"_a,
-          "threads"_a);
+          "threads"_a, "curve"_a = 0);
     m.def("backward_at", backward_at, "is_double"_a, "y"_a, "v"_a, "grad"_a, "shape"_a, "axis"_a, "tau"_a,
-          "threads"_a);
+          "threads"_a, "curve"_a = 0);
     m.def("loss_at", loss_at, "is_double"_a, "shape"_a, "strides"_a, "x"_a, "labels"_a, "ignored"_a,
           "dense"_a, "k"_a, "k_is_fraction"_a, "taus"_a, "tau"_a, "weight"_a, "mean"_a, "grad"_a, "mu"_a,
           "k_used"_a, "threads"_a);
@@ -219,12 +220,12 @@ NB_MODULE(_kernel, m) {
 
     m.def("project", project, "x"_a, "k"_a, "tau"_a, "y"_a.noconvert() = nb::none(),
           "mu"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(), "taus"_a.noconvert() = nb::none(),
-          "axis"_a = -1, "threads"_a = 1,
+          "axis"_a = -1, "threads"_a = 1, "curve"_a = 0,
           "Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice "
           "failed.");
     m.def("backward", backward, "y"_a, "v"_a, "tau"_a, "grad"_a.noconvert() = nb::none(),
           "grad_k"_a.noconvert() = nb::none(), "grad_tau"_a.noconvert() = nb::none(),
-          "taus"_a.noconvert() = nb::none(), "axis"_a = -1, "threads"_a = 1,
+          "taus"_a.noconvert() = nb::none(), "axis"_a = -1, "threads"_a = 1, "curve"_a = 0,
           "Write the gradients of sum(v * y) to x, k and tau.");
     m.def("binary", binary, "x"_a, "k"_a, "y"_a.noconvert(), "ks"_a.noconvert() = nb::none(), "axis"_a = -1,
           "threads"_a = 1, "Write exactly k ones into every slice of y.");

@@ -107,7 +107,7 @@ inline Answer segments(const Array& x, const Labels& offsets, double k, double t
                        const std::optional<Output>& y, const std::optional<Array>& v,
                        const std::optional<Numbers>& ks, const std::optional<Numbers>& taus,
                        const std::optional<Doubles>& grad_k, const std::optional<Doubles>& grad_tau,
-                       int threads) {
+                       int threads, int curve) {
     demand(x.ndim() == 1 && (x.size() <= 1 || x.stride(0) == 1), "x must be contiguous, with one dim");
     demand(offsets.size() > 0, "offsets must have one number more than there are rows");
     demand(y || v, "y must be given");
@@ -117,13 +117,14 @@ inline Answer segments(const Array& x, const Labels& offsets, double k, double t
     PerSlice own_k = per_slice(each(ks, "ks"), k), own_tau = per_slice(each(taus, "taus"), tau);
     uintptr_t from = aligned(x, "x"), pull = v ? lying_as(*v, x, "v", false) : 0,
               to = y ? lying_as(*y, x, "y", true) : 0;
+    Curve shape = curve_of(curve);
     double *to_k = pointer<double>(each(grad_k, "grad_k")),
            *to_tau = pointer<double>(each(grad_tau, "grad_tau"));
     return run(is_double(x), [&](auto zero) {
         using T = decltype(zero);
         T* room = on_large_pages(pointer<T>(to), size);
         return functions<T>().segments({rows, size, ends, own_k, own_tau, pointer<const T>(from),
-                                        pointer<const T>(pull), room, to_k, to_tau, threads});
+                                        pointer<const T>(pull), room, to_k, to_tau, threads, shape});
     });
 }
 
@@ -189,7 +190,7 @@ inline void define_budgets(nb::module_& m) {
     m.def("segments", segments, "x"_a.noconvert(), "offsets"_a.noconvert(), "k"_a, "tau"_a,
           "y"_a.noconvert() = nb::none(), "v"_a.noconvert() = nb::none(), "ks"_a.noconvert() = nb::none(),
           "taus"_a.noconvert() = nb::none(), "grad_k"_a.noconvert() = nb::none(),
-          "grad_tau"_a.noconvert() = nb::none(), "threads"_a = 1,
+          "grad_tau"_a.noconvert() = nb::none(), "threads"_a = 1, "curve"_a = 0,
           "Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * "
           "x).");
     m.def("coactive", coactive, "v"_a.noconvert(), "low"_a, "high"_a, "sums"_a.noconvert() = nb::none(),

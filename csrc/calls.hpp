@@ -6,6 +6,7 @@
 #include <chrono>
 #include <new>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 
 #include "kernel.hpp"
@@ -50,26 +51,32 @@ T* pointer(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
+inline Curve curve_of(int curve) {
+    if (curve < 0 || curve >= curves) throw std::invalid_argument("curve must be 0, 1, 2 or 3");
+    return static_cast<Curve>(curve);
+}
+
 inline PerSlice per_slice(uintptr_t address, double scalar) {
     return {pointer<const double>(address), scalar};
 }
 
 inline Answer run_project(bool is_double, const Layout& l, PerSlice k, PerSlice tau, uintptr_t x, uintptr_t y,
-                          uintptr_t mu, int threads) {
+                          uintptr_t mu, int threads, Curve curve) {
     return run(is_double, [&](auto zero) {
         using T = decltype(zero);
         T* room = on_large_pages(pointer<T>(y), l.slices() * l.n);
-        return functions<T>().project({l, k, tau, pointer<const T>(x), room, pointer<double>(mu), threads});
+        return functions<T>().project(
+            {l, k, tau, pointer<const T>(x), room, pointer<double>(mu), threads, curve});
     });
 }
 
 inline Answer run_backward(bool is_double, const Layout& l, PerSlice tau, uintptr_t y, uintptr_t v,
-                           uintptr_t grad, uintptr_t grad_k, uintptr_t grad_tau, int threads) {
+                           uintptr_t grad, uintptr_t grad_k, uintptr_t grad_tau, int threads, Curve curve) {
     return run(is_double, [&](auto zero) {
         using T = decltype(zero);
         T* room = on_large_pages(pointer<T>(grad), l.slices() * l.n);
         return functions<T>().backward({l, tau, pointer<const T>(y), pointer<const T>(v), room,
-                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads});
+                                        pointer<double>(grad_k), pointer<double>(grad_tau), threads, curve});
     });
 }
 

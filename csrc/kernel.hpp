@@ -23,6 +23,10 @@ struct PerSlice {
     double operator[](int64_t slice) const { return values ? values[slice] : scalar; }
 };
 
+// How an entry rises from 0 to 1: y = S((x - mu)/tau), see curves.hpp.
+enum class Curve : int { ramp, exp, logistic, laplace };
+constexpr int curves = 4;
+
 enum class Status : int {
     ok,
     no_memory,
@@ -50,6 +54,7 @@ struct Project {
     T* y;          // may be null: thresholds only
     double* mu;    // may be null: projection only
     int threads;
+    Curve curve = Curve::ramp;
 };
 
 template <class T>
@@ -62,6 +67,7 @@ struct Backward {
     double* grad_k;      // may be null
     double* grad_tau;    // may be null
     int threads;
+    Curve curve = Curve::ramp;
 };
 
 // Selection is worth a task of its own, and worth other threads, from so many entries on.
@@ -186,6 +192,7 @@ struct Segments {
     double* grad_k;
     double* grad_tau;
     int threads;
+    Curve curve = Curve::ramp;
 };
 
 // Rows of `columns` entries: their sums, and for each pair of columns the sum of 1/r over the rows where both

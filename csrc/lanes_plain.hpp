@@ -37,6 +37,9 @@ struct Row {
     Row operator~() const {
         return each([&](int l) { return ~v[l]; });
     }
+    Row operator<<(int bits) const {
+        return each([&](int l) { return v[l] << bits; });
+    }
     Row& operator+=(Row o) { return *this = *this + o; }
     Row& operator-=(Row o) { return *this = *this - o; }
 };

@@ -149,11 +149,20 @@ HS_INLINE double quantile(double k, double n) {
     return 5.39 * (std::sqrt(std::sqrt(std::sqrt(1 - above))) - std::sqrt(std::sqrt(std::sqrt(above))));
 }
 
-// A search from the threshold of a slice with this mean and variance if it were normal, z its quantile:
-// clip((x - mu)/tau) is the chance that x - tau * U exceeds mu, U uniform.
+// What a curve S is as a distribution function: its mean, and 1 over its variance. The ramp's is uniform.
+struct Blur {
+    double mean = 0.5, precision = 12;
+};
+
+// The threshold of a slice with this mean and variance if it were normal, z its quantile: S((x - mu)/tau) is
+// the chance that x - tau * U exceeds mu, U distributed as S.
+HS_INLINE double normal_threshold(double mean, double variance, double z, double tau, Blur u = {}) {
+    return mean - tau * u.mean + std::sqrt(variance + tau * tau / u.precision) * z;
+}
+
 HS_INLINE Search start_near(double mean, double variance, double z, double tau) {
     double spread = std::sqrt(variance + tau * tau / 12);
-    return start_at(mean - tau / 2 + spread * z, tau / 2 + spread / 8);
+    return start_at(normal_threshold(mean, variance, z, tau), tau / 2 + spread / 8);
 }
 
 // The number with as many floating-point numbers above it, up to b, as below it, down to a.

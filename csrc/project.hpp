@@ -1,5 +1,6 @@
 // The projection as a sink of the search: it writes y and mu.
 #pragma once
+#include "curve_rows.hpp"
 #include "side_by_side.hpp"
 
 namespace hs::HS_VARIANT {
@@ -54,27 +55,52 @@ struct ProjectSink {
     static void finish(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y, double k,
                        double tau, const Answer& answer, Result& result) {
         if (failed(answer, slice, result)) return;
-        if (y) write_answer(x, y, stride, p.layout.n, k, tau, answer);
+        if (y) write_answer(x, y, stride, p.layout.n, k, tau, answer, p.curve);
         double nan = std::numeric_limits<double>::quiet_NaN();
         if (p.mu) p.mu[slice] = answer.kind == Answer::not_a_number ? nan : answer.mu + answer.low;
     }
 };
 
+// A slice whose entries lie `stride` apart and whose threshold the search did not find.
+template <class T>
+HS_APART void select_slice(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y,
+                           Result& result) {
+    double k = p.k[slice], tau = p.tau[slice];
+    ProjectSink<T>::finish(p, slice, stride, x, y, k, tau,
+                           by_selection(x, stride, p.layout.n, k, tau, p.curve), result);
+}
+
+// Without y, the rows' exponentials lie in memory of their own.
+template <class T, Curve curve>
+void project_curve_rows(const Project<T>& p, int64_t first, int64_t count, const T* x, T* y, int64_t spacing,
+                        int threads, Result& result) {
+    int64_t n = p.layout.n;
+    Scratch<T> own;
+    if (!y && !own.take(n)) return fail(result, Status::no_memory, first);
+    for (int64_t r = 0; r < count; ++r, x += spacing) {
+        T* to = y ? y + r * spacing : nullptr;
+        CurveRow<T, curve> row{x, y ? to : own.data, n, p.k[first + r], p.tau[first + r], threads};
+        if (!row.solve()) {
+            select_slice(p, first + r, 1, x, to, result);
+            continue;
+        }
+        if (y) row.write();
+        if (p.mu) p.mu[first + r] = row.mu();
+    }
+}
+
 // Contiguous rows, `spacing` apart, that are the slices from `first` on.
 template <class T>
 void project_rows(const Project<T>& p, int64_t first, int64_t count, const T* x, T* y, int64_t spacing,
                   int threads, Result& result) {
+    if (p.curve != Curve::ramp)
+        return with_curve(p.curve, [&](auto curve) {
+            if constexpr (curve != Curve::ramp)
+                project_curve_rows<T, curve>(p, first, count, x, y, spacing, threads, result);
+        });
     ProjectSink<T> sink{p, first, spacing, y, threads, result};
     Rows<T> rows{x, spacing, p.layout.n, first, p.layout.slices(), p.k, p.tau, threads};
     solve_rows(rows, count, sink);
-}
-
-// A slice whose entries lie `stride` apart and whose threshold the search did not find.
-template <class T>
-void select_slice(const Project<T>& p, int64_t slice, int64_t stride, const T* x, T* y, Result& result) {
-    double k = p.k[slice], tau = p.tau[slice];
-    ProjectSink<T>::finish(p, slice, stride, x, y, k, tau, by_selection(x, stride, p.layout.n, k, tau),
-                           result);
 }
 
 }    // namespace hs::HS_VARIANT

@@ -10,8 +10,7 @@ namespace hs::HS_VARIANT {
 template <class T>
 class ProjectTasks {
   public:
-    explicit ProjectTasks(const Project<T>& problem)
-        : p(problem), how(arrangement<T>(p.layout)), tiles(width()) {
+    explicit ProjectTasks(const Project<T>& problem) : p(problem), how(arranged()), tiles(width()) {
         number = contiguous() ? tiles.number : p.layout.outer * tiles.number;
     }
 
@@ -24,7 +23,7 @@ class ProjectTasks {
         const T* x = p.x + at;
         T* y = p.y ? p.y + at : nullptr;
         if (how == Arrangement::rows) project_rows(p, slice, count, x, y, spacing, threads, result);
-        else if (how == Arrangement::transposed) transposed(slice, count, x, y, result);
+        else if (how == Arrangement::transposed) transposed(slice, count, x, y, threads, result);
         else if (how == Arrangement::columns) columns(slice, static_cast<int>(count), x, y, threads, result);
         else scattered(slice, x, y, threads, result);
     }
@@ -32,6 +31,13 @@ class ProjectTasks {
     int64_t number;
 
   private:
+    // Exponentials are computed once and kept: that is for rows, so all columns are transposed.
+    Arrangement arranged() const {
+        Arrangement found = arrangement<T>(p.layout);
+        bool across = found == Arrangement::columns && p.curve != Curve::ramp;
+        return across ? Arrangement::transposed : found;
+    }
+
     bool contiguous() const { return how == Arrangement::rows && p.layout.inner == 1; }
 
     Tiles width() const {
@@ -45,14 +51,14 @@ class ProjectTasks {
         return {l.inner, for_each_thread<T>(transposed_tile, l.slices(), l.slices() * l.n, p.threads)};
     }
 
-    void transposed(int64_t slice, int64_t count, const T* x, T* y, Result& result) const {
+    void transposed(int64_t slice, int64_t count, const T* x, T* y, int threads, Result& result) const {
         const Layout& l = p.layout;
         // Rows a little apart from a power of two, lest they compete for the same places in the cache.
         int64_t spacing = (l.n + 15) / 16 * 16 + 16, size = spacing * count;
         Scratch<T> rows;
         if (!rows.take(2 * size)) return fail(result, Status::no_memory, slice);
         transpose(x, l.stride, rows.data, spacing, l.n, count);
-        project_rows(p, slice, count, rows.data, y ? rows.data + size : nullptr, spacing, 1, result);
+        project_rows(p, slice, count, rows.data, y ? rows.data + size : nullptr, spacing, threads, result);
         if (y) transpose(rows.data + size, spacing, y, l.stride, count, l.n);
     }
 

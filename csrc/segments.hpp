@@ -27,13 +27,17 @@ struct SegmentTasks {
 
     void project(int64_t s, int threads, Result& result) const {
         int64_t at = p.offsets[s];
-        Project<T> row{layout(s), {nullptr, p.k[s]}, {nullptr, p.tau[s]}, p.x + at, p.y + at, nullptr,
-                       threads};
+        Project<T> row{
+            layout(s), {nullptr, p.k[s]}, {nullptr, p.tau[s]}, p.x + at, p.y + at, nullptr, threads, p.curve};
         int64_t n = row.layout.n;
         if (n == 0) return;
         Result found;
-        ProjectSink<T> sink{row, 0, n, row.y, threads, found};
-        solve_row(Rows<T>{row.x, n, n, 0, 1, row.k, row.tau, threads}, 0, sink);
+        if (row.curve != Curve::ramp) {
+            project_rows(row, 0, 1, row.x, row.y, n, threads, found);
+        } else {
+            ProjectSink<T> sink{row, 0, n, row.y, threads, found};
+            solve_row(Rows<T>{row.x, n, n, 0, 1, row.k, row.tau, threads}, 0, sink);
+        }
         if (found.status != Status::ok) fail(result, found.status, s, found.limit);
     }
 
@@ -46,7 +50,8 @@ struct SegmentTasks {
                         p.y ? p.y + at : nullptr,
                         p.grad_k ? p.grad_k + s : nullptr,
                         p.grad_tau ? p.grad_tau + s : nullptr,
-                        threads};
+                        threads,
+                        p.curve};
         backward(row);
     }
 };

@@ -3,7 +3,7 @@
 // undecided.
 #pragma once
 #include "blocks.hpp"
-#include "newton.hpp"
+#include "curves.hpp"
 
 namespace hs::HS_VARIANT {
 
@@ -104,9 +104,60 @@ Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t fin
     return {Answer::threshold, edge, tau * u.solve(), edge, 0};
 }
 
+// The same for a smooth curve: for what the passes over E leave over, among which is a tau so small that most
+// exponentials are 0 or too large. The search is for nu = (mu - edge)/tau. At the edge, the ceil(rest)-th
+// largest, y is at least what the mean of the rest needs, and at the floor(rest + 1)-th at most what the mean
+// of those so far allows: so nu lies between two numbers.
+inline double solve_smooth(const double* z, int64_t n, double k, Curve curve, double lo, double hi) {
+    double nu = lo / 2 + hi / 2, last = std::numeric_limits<double>::infinity();
+    for (int pass = 0; pass < 300; ++pass) {
+        double sum = 0, slope = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            double y = rise(curve, z[i] - nu);
+            sum += y;
+            slope += slope_at(curve, y);
+        }
+        double r = sum - k, size = std::fabs(r);
+        if (size <= 1e-16 * k) return nu;
+        (r > 0 ? lo : hi) = nu;
+        // Where there are too many the sum falls like an exponential, and its logarithm like a line.
+        double next = nu + (r > k ? std::log(sum / k) * sum : r) / slope;
+        bool inside = next > lo && next < hi && size < last / 2;
+        next = inside ? next : lo / 2 + hi / 2;
+        if (next == nu || !(next > lo && next < hi)) return nu;
+        nu = next;
+        last = inside ? size : std::numeric_limits<double>::infinity();
+    }
+    return nu;
+}
+
 template <class T>
-Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau) {
-    double inf = std::numeric_limits<double>::infinity(), most = -inf;
+Answer select_smooth(const T* x, int64_t stride, int64_t n, double* buffer, int64_t finite, double rest,
+                     double tau, Curve curve) {
+    double whole = std::floor(rest), top = std::ceil(rest), count = static_cast<double>(finite);
+    double edge = largest(buffer, finite, static_cast<int64_t>(top));
+    double below = -std::numeric_limits<double>::infinity(), at_least = 0;
+    int64_t number = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        double v = static_cast<double>(x[i * stride]);
+        if (!std::isfinite(v)) continue;
+        if (v >= edge) at_least += 1;
+        else below = v > below ? v : below;
+        buffer[number++] = (v - edge) / tau;
+    }
+    double gap = at_least > whole ? 0 : (below - edge) / tau;
+    // No y differs from 0 or 1 so far from both sides.
+    if (gap < -2000) return {Answer::flat, curve == Curve::exp ? edge : edge / 2 + below / 2, 0, edge, 0};
+    double lo = gap - place_at(curve, rest / (whole + 1));
+    double hi = -place_at(curve, (rest - (top - 1)) / (count - (top - 1)));
+    return {Answer::threshold, edge, tau * solve_smooth(buffer, finite, rest, curve, lo, hi), edge, 0};
+}
+
+// For k = 0 and k = n the threshold of a smooth curve is infinite, but for the smallest entry where exp is 1
+// from there on.
+template <class T>
+Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau, Curve curve = Curve::ramp) {
+    double inf = std::numeric_limits<double>::infinity(), most = -inf, least = inf;
     Scratch<double> buffer;
     if (!buffer.take(n)) return {Answer::no_memory, 0, 0, 0, 0};
     int64_t finite = 0, above = 0;
@@ -118,26 +169,32 @@ Answer by_selection(const T* x, int64_t stride, int64_t n, double k, double tau)
         if (!std::isfinite(v)) continue;
         buffer.data[finite++] = v;
         most = v > most ? v : most;
+        least = v < least ? v : least;
     }
     double rest = k - static_cast<double>(above);
     if (nan) return {Answer::not_a_number, 0, 0, 0, 0};
     if (rest > static_cast<double>(finite)) return {Answer::masked, 0, 0, 0, finite + above};
     if (rest < 0) return {Answer::shared, inf, 0, inf, above};
-    if (rest == 0) return {Answer::flat, middle(most, inf, tau), 0, inf, 0};
-    return select(x, stride, n, buffer.data, finite, rest, tau);
+    bool smooth = curve != Curve::ramp;
+    if (rest == 0) return {Answer::flat, smooth ? inf : middle(most, inf, tau), 0, inf, 0};
+    if (smooth && rest == static_cast<double>(finite))
+        return {Answer::flat, curve == Curve::exp ? least : -inf, 0, least, 0};
+    return smooth ? select_smooth(x, stride, n, buffer.data, finite, rest, tau, curve)
+                  : select(x, stride, n, buffer.data, finite, rest, tau);
 }
 
 // The slice itself, once its answer is known. Double precision throughout: this is not the fast path.
 template <class T>
-void write_answer(const T* x, T* y, int64_t stride, int64_t n, double k, double tau, const Answer& answer) {
+void write_answer(const T* x, T* y, int64_t stride, int64_t n, double k, double tau, const Answer& answer,
+                  Curve curve = Curve::ramp) {
     double inf = std::numeric_limits<double>::infinity();
     for (int64_t i = 0; i < n; ++i) {
         double v = static_cast<double>(x[i * stride]), t;
         if (answer.kind == Answer::not_a_number) t = std::numeric_limits<double>::quiet_NaN();
         else if (answer.kind == Answer::shared) t = v == inf ? k / static_cast<double>(answer.count) : 0;
         else if (answer.kind == Answer::flat) t = v >= answer.edge ? 1 : 0;
-        else t = ((v - answer.mu) - answer.low) / tau;
-        y[i * stride] = static_cast<T>(t > 1 ? 1 : t < 0 ? 0 : t);
+        else t = rise(curve, ((v - answer.mu) - answer.low) / tau);
+        y[i * stride] = static_cast<T>(t);
     }
 }
 

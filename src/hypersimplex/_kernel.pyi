@@ -32,6 +32,7 @@ def project(
     taus: NDArray[Any] | None = None,
     axis: int = -1,
     threads: int = 1,
+    curve: int = 0,
 ) -> tuple[str, int, int] | None:
     """
     Write the projection into y and the thresholds into mu; None, or (what, slice, limit) if a slice failed.
@@ -47,6 +48,7 @@ def backward(
     taus: NDArray[Any] | None = None,
     axis: int = -1,
     threads: int = 1,
+    curve: int = 0,
 ) -> tuple[str, int, int] | None:
     """Write the gradients of sum(v * y) to x, k and tau."""
 
@@ -127,6 +129,7 @@ def segments(
     grad_k: NDArray[Any] | None = None,
     grad_tau: NDArray[Any] | None = None,
     threads: int = 1,
+    curve: int = 0,
 ) -> tuple[str, int, int] | None:
     """
     Write the projections of rows of different lengths into y; or, with v, the gradients of sum(v * x).
@@ -165,10 +168,26 @@ def column_parts(links: NDArray[Any], parts: NDArray[Any]) -> None:
     """
 
 def project_at(
-    is_double: bool, x: int, y: int, shape: tuple[int, ...], axis: int, k: float, tau: float, threads: int
+    is_double: bool,
+    x: int,
+    y: int,
+    shape: tuple[int, ...],
+    axis: int,
+    k: float,
+    tau: float,
+    threads: int,
+    curve: int = 0,
 ) -> tuple[str, int, int] | None: ...
 def backward_at(
-    is_double: bool, y: int, v: int, grad: int, shape: tuple[int, ...], axis: int, tau: float, threads: int
+    is_double: bool,
+    y: int,
+    v: int,
+    grad: int,
+    shape: tuple[int, ...],
+    axis: int,
+    tau: float,
+    threads: int,
+    curve: int = 0,
 ) -> tuple[str, int, int] | None: ...
 def loss_at(
     is_double: bool,
