@@ -1,16 +1,20 @@
 """The operator for PyTorch: gradients to the input, to k and to tau, to any order and under every transform."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from hypersimplex.torch import _operators, _special
+from hypersimplex.torch import _operators, _rank_slices, _special
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensors, formula, project
 from hypersimplex.torch.backends import pick
 
 
-def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, hard: bool = False) -> Tensor:
+def soft_binary_argmax(
+    input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, hard: bool = False, group: Any = None
+) -> Tensor:
     """Solve argmin |y - input/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of input along dim.
 
     y is a soft choice of the k largest entries. It equals clip((input - mu)/tau, 0, 1) with one number mu per slice.
@@ -36,6 +40,8 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
     >>> soft_topk(x, k=1, hard=True)
     tensor([0., 1., 0.], grad_fn=<AddBackward0>)
     """
+    if group is not None:
+        return _rank_slices.soft_topk(input, k, tau, dim, hard=hard, group=group)
     if hard:
         y = soft_binary_argmax(input, k, tau, dim)
         return binary_argmax(input, k, dim) + (y - y.detach())
@@ -47,7 +53,7 @@ def soft_binary_argmax(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -
 soft_topk = soft_binary_argmax  # under the name that people search for
 
 
-def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Tensor:
+def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, group: Any = None) -> Tensor:
     """Return mu, one number for each slice, such that clip((input - mu)/tau, 0, 1) sums to k.
 
     If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
@@ -55,6 +61,8 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
     >>> threshold(torch.tensor([0.1, 1.6, 1.0]), k=1)
     tensor(0.8000)
     """
+    if group is not None:
+        return _rank_slices.threshold(input, k, tau, dim, group=group)
     if type(input) not in TENSORS and (found := _special.call(threshold, input, k, tau, dim)) is not None:
         return found  # type: ignore[no-any-return]
     k, tau = as_tensors(input, k, tau, dim)
@@ -65,7 +73,7 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1) -> Ten
     return mu if input.dtype is torch.float64 else mu.to(torch.float32)
 
 
-def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
+def binary_argmax(input: Tensor, k: Number, dim: int = -1, *, group: Any = None) -> Tensor:
     """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere.
 
     Of equal entries the one with the lower index is chosen. The result has no gradient.
@@ -73,6 +81,8 @@ def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
     >>> binary_argmax(torch.tensor([0.1, 1.6, 1.0, 1.0]), k=2)
     tensor([0., 1., 1., 0.])
     """
+    if group is not None:
+        return _rank_slices.binary_argmax(input, k, dim, group)
     if type(input) not in TENSORS and (found := _special.call(binary_argmax, input, k, dim)) is not None:
         return found  # type: ignore[no-any-return]
     k, _ = as_tensors(input, k, 1.0, dim)
