@@ -112,17 +112,23 @@ def tolerance(xp: Any, start: Start, eps: float) -> Array:
     return 16 * eps * (1 + xp.where(-start.lo > start.hi, -start.lo, start.hi))
 
 
-def loop(total: Callable[[Array], Array], eps: float, look_every: int = 1) -> Callable[..., Array]:
-    """A `find` for arrays whose values can be read."""
+def loop(
+    total: Callable[[Array], Array],
+    eps: float,
+    look_every: int = 1,
+    reduce: Callable[[Array], Array] | None = None,
+) -> Callable[..., Array]:
+    """A `find` for arrays whose values can be read. With `reduce`, total is that of one rank."""
 
     def find(xp: Any, curve: str, p: Problem, start: Start) -> Array:
-        def sums(nu: Array, low: Array, error: Array) -> tuple[Array, Array, Array]:
-            return sums_at(xp, curve, p.z, nu, total)
+        def sums(nu: Array, low: Array, error: Array) -> Array:
+            table = sums_at(xp, curve, p.z, nu, total)
+            return table if reduce is None else xp.stack(table)
 
         settled, few = ~p.inner, rounding(xp, curve, p.k)
         found = search(
             xp, sums, p.k, 1.0, start, tolerance(xp, start, eps), MOST_STEPS,
-            settled=settled, look_every=look_every, rounding=few,
+            reduce=reduce, settled=settled, look_every=look_every, rounding=few,
         )  # fmt: skip
         return found.mu
 

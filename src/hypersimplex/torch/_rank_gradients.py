@@ -10,21 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hypersimplex._curves import inverse, slope
 from hypersimplex.torch._boundary import computed, has_batches, is_eager
 from hypersimplex.torch._ranks import Ranks
 
 
-class Slices(torch.autograd.Function):
+class Solved(torch.autograd.Function):
     """y of this rank's entries and mu, as functions of all ranks' entries, of k and of tau."""
 
     @staticmethod
     def forward(
         ctx: Any, rows: Tensor, k: Tensor, tau: Tensor, solve: Callable[[], tuple[Tensor, Tensor]], ranks: Ranks,
-        learns_tau: bool,
+        how: tuple[str, bool],
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         y, mu = solve()
         ctx.save_for_backward(y, tau)
-        ctx.ranks, ctx.learns_tau = ranks, learns_tau
+        ctx.ranks, ctx.how = ranks, how  # the curve, and whether tau is learned
         return y, mu
 
     @staticmethod
@@ -35,7 +36,7 @@ class Slices(torch.autograd.Function):
         if odd:  # all ranks must know, and may be waiting for numbers
             v, u = torch.zeros_like(y.detach()), torch.zeros_like(tau.detach())
         with torch.no_grad():
-            sums = _sums(y, tau, v, u, ctx.learns_tau)
+            sums = _sums(y, tau, v, u, *ctx.how)
             totals, agains, odds = _with_flags(ctx.ranks, sums, again, odd)
         if odds:
             raise RuntimeError("with group, the backward pass does not work under torch.func, or for many at once")
@@ -43,8 +44,8 @@ class Slices(torch.autograd.Function):
             raise RuntimeError("create_graph must be the same on every rank of the group")
         if again:  # this time with a graph that leads through all ranks
             tau = _shared(tau, ctx.ranks)
-            totals = _total(_sums(y, tau, v, u, ctx.learns_tau), y, ctx.ranks)
-        return *_gradients(y, tau, v, totals), None, None, None
+            totals = _total(_sums(y, tau, v, u, *ctx.how), y, ctx.ranks)
+        return *_gradients(y, tau, v, totals, ctx.how[0]), None, None, None
 
 
 def _with_flags(ranks: Ranks, sums: Tensor, *flags: bool) -> tuple[Tensor, int, int]:
@@ -54,31 +55,27 @@ def _with_flags(ranks: Ranks, sums: Tensor, *flags: bool) -> tuple[Tensor, int, 
     return total[:-2].reshape(sums.shape), int(first), int(second)
 
 
-def _sums(y: Tensor, tau: Tensor, v: Tensor, u: Tensor, learns_tau: bool) -> Tensor:
+def _sums(y: Tensor, tau: Tensor, v: Tensor, u: Tensor, curve: str, learns_tau: bool) -> Tensor:
     """This rank's part of what the gradients need, with v and u the gradients to y and mu."""
-    s, wide = _slopes(y), tau.dtype
-    v = torch.where(s == 0, 0, s * v.to(s.dtype))
+    wide, y = tau.dtype, y.to(computed(y.dtype))
+    s = slope(torch, curve, y)
+    none = s == 0
+    v = torch.where(none, 0, s * v.to(s.dtype))
     rows = [s.sum(-1, dtype=wide), v.sum(-1, dtype=wide) - tau * u.to(wide)]
     if learns_tau:
-        y = y.to(s.dtype)
-        rows += [torch.where(s == 0, 0, s * y).sum(-1, dtype=wide), (v * y).sum(-1, dtype=wide)]
+        t = inverse(torch, curve, torch.where(none, 0.5, y))
+        rows += [torch.where(none, 0, s * t).sum(-1, dtype=wide), (v * t).sum(-1, dtype=wide)]
     return torch.stack(rows)
 
 
-def _gradients(y: Tensor, tau: Tensor, v: Tensor, totals: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+def _gradients(y: Tensor, tau: Tensor, v: Tensor, totals: Tensor, curve: str) -> tuple[Tensor, Tensor, Tensor | None]:
     """To this rank's entries, and whole to k and tau."""
     weight, moved, *more = totals
     m = torch.where(weight == 0, 0, moved / torch.where(weight == 0, 1, weight))
-    s = _slopes(y)
+    s = slope(torch, curve, y.to(computed(y.dtype)))
     away = (v.to(s.dtype) - m.to(s.dtype).unsqueeze(-1)) / tau.to(s.dtype).unsqueeze(-1)
     to_tau = -(more[1] - m * more[0]) / tau if more else None
     return torch.where(s == 0, 0, s * away).to(v.dtype), m, to_tau
-
-
-def _slopes(y: Tensor) -> Tensor:
-    """Of the curve at every entry. A slice with a NaN is NaN as a whole, and so are its slopes."""
-    y = y.detach().to(computed(y.dtype))
-    return torch.where(y.isnan(), y, ((y > 0) & (y < 1)).to(y.dtype))
 
 
 class _Total(torch.autograd.Function):

@@ -15,10 +15,12 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks
+from hypersimplex._curves import CURVES, parts
+from hypersimplex._solve import Slices, loop, solve
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import computed, has_memory, is_eager, kind, slices
 from hypersimplex.torch._projection import TENSORS, check_input, over_slices
-from hypersimplex.torch._rank_gradients import Slices
+from hypersimplex.torch._rank_gradients import Solved
 from hypersimplex.torch._rank_search import find, flat_slices, gap, thresholds
 from hypersimplex.torch._ranks import (
     Ranks,
@@ -48,6 +50,7 @@ class Call(NamedTuple):
     finite: bool  # all entries of all ranks
     learns: tuple[bool, bool, bool]  # whether input, k and tau require gradients
     shape: torch.Size  # of the slices
+    curve: str
 
     @property
     def size(self) -> int:
@@ -59,16 +62,16 @@ class Call(NamedTuple):
         return rows.reshape(*self.shape, rows.shape[-1]).movedim(-1, along)
 
 
-def soft_topk(input: Tensor, k: Number, tau: Number, dim: int, *, hard: bool, group: Any) -> Tensor:
+def soft_topk(input: Tensor, k: Number, tau: Number, dim: int, *, hard: bool, curve: str, group: Any) -> Tensor:
     ranks = members(group, input)
-    call = _agree(ranks, "soft_topk", input, k, tau, dim, hard)
+    call = _agree(ranks, "soft_topk", input, k, tau, dim, curve, hard)
     y = call.joined(_project(ranks, call, want_mu=False)[0])
     return binary_argmax(input, k, dim, group) + (y - y.detach()) if hard else y
 
 
-def threshold(input: Tensor, k: Number, tau: Number, dim: int, *, group: Any) -> Tensor:
+def threshold(input: Tensor, k: Number, tau: Number, dim: int, *, curve: str, group: Any) -> Tensor:
     ranks = members(group, input)
-    call = _agree(ranks, "threshold", input, k, tau, dim)
+    call = _agree(ranks, "threshold", input, k, tau, dim, curve)
     mu = _project(ranks, call, want_mu=True)[1].reshape(call.shape)
     return mu if input.dtype is torch.float64 else mu.to(torch.float32)
 
@@ -94,14 +97,15 @@ def binary_argmax(input: Tensor, k: Number, dim: int, group: Any) -> Tensor:
 
 
 def _agree(
-    ranks: Ranks, name: str, input: Tensor, k: Number, tau: Number, dim: int, hard: bool = False
-) -> Call:  # fmt: skip
+    ranks: Ranks, name: str, input: Tensor, k: Number, tau: Number, dim: int, curve: str = CURVES[0], hard: bool = False
+) -> Call:
     """Read this rank's call; raise on every rank if one of them cannot or if their calls do not fit together."""
 
     def tell() -> tuple[tuple[Any, ...], list[int]]:
         if not is_eager():
             raise RuntimeError("group does not work under torch.compile, torch.func or forward mode")
         along = check_input(input, dim)
+        _checks.check_curve(curve)
         if is_dtensor(input):
             rule = "group must be None for a DTensor, whose mesh says which ranks share a slice"
             raise ValueError(f"{rule}, got {ranks.group}")
@@ -115,19 +119,20 @@ def _agree(
         rows = input.movedim(along, -1).reshape(shape.numel(), input.shape[along])
         finite = torch.isfinite(input.detach().sum(dtype=computed(input.dtype)))
         prints = [fingerprint(v.detach().cpu()) for v in (torch.tensor([*shape]), *flat)]
-        told = [1, dtype_code(input.dtype), along, input.shape[along], int(finite), int(hard), *map(int, learns)]
-        return (rows, *flat, learns, shape), [*told, *prints]
+        told = [1, dtype_code(input.dtype), along, input.shape[along], int(finite), CURVES.index(curve), int(hard)]
+        return (rows, *flat, learns, shape), [*told, *map(int, learns), *prints]
 
-    given, (dtypes, dims, sizes, finite, hards, *rest) = exchange(ranks, name, tell)
+    given, (dtypes, dims, sizes, finite, curves, hards, *rest) = exchange(ranks, name, tell)
     rows, of_rows, of_tau, learns, shape = given
     same_dtype(dtypes)
     same("dim must be the same", dims)
+    same("curve must be the same", [CURVES[at] for at in curves])
     same("hard must be the same", [bool(each) for each in hards])
     for what, prints in zip((f"the shape of input but for dim {dim}", "k", "tau"), rest[3:], strict=False):
         same_values(what, prints)
     for what, each in zip(("input", "k", "tau"), rest, strict=False):
         same(f"{what}.requires_grad must be the same", [bool(wanted) for wanted in each])
-    return Call(rows, of_rows, of_tau, dim, sizes, all(finite), learns, shape)
+    return Call(rows, of_rows, of_tau, dim, sizes, all(finite), learns, shape, curve)
 
 
 class Counts(NamedTuple):
@@ -159,14 +164,16 @@ def _project(ranks: Ranks, call: Call, want_mu: bool) -> tuple[Tensor, Tensor]:
 
     def solve() -> tuple[Tensor, Tensor]:
         if call.size and len(call.k):
+            if call.curve != "ramp":
+                return _solve_curve(ranks, call)
             return _solve(ranks, call, counts, want_mu)
         return torch.empty_like(call.rows), torch.zeros_like(call.k)
 
     if not any(call.learns):
         with torch.no_grad():
             return solve()
-    apply: Any = Slices.apply
-    found: tuple[Tensor, Tensor] = apply(call.rows, call.k, call.tau, solve, ranks, call.learns[2])
+    apply: Any = Solved.apply
+    found: tuple[Tensor, Tensor] = apply(call.rows, call.k, call.tau, solve, ranks, (call.curve, call.learns[2]))
     return found
 
 
@@ -199,6 +206,25 @@ def _solve(ranks: Ranks, call: Call, counts: Counts, want_mu: bool) -> tuple[Ten
     return y.to(given.dtype), mu
 
 
+def _solve_curve(ranks: Ranks, call: Call) -> tuple[Tensor, Tensor]:
+    """The same for another curve than the ramp."""
+    x = call.rows.to(computed(call.rows.dtype))
+    wide, key = call.k.dtype, plain.order(x)
+
+    def most(entries: Tensor) -> Tensor:
+        none = entries.new_full((len(entries), 1), -torch.inf)  # a rank without entries has no largest one
+        return ranks.maximum(torch.cat((entries, none), -1).amax(-1, keepdim=True))
+
+    def largest(_: Tensor, place: Tensor) -> Tensor:
+        found = plain.kth_largest(key, place, ranks.sum, DIGIT)[0]
+        return -most(torch.where(key >= found, -x, -torch.inf)).to(wide)
+
+    find = loop(plain.add, torch.finfo(wide).eps, reduce=ranks.sum)
+    each = Slices(lambda terms: ranks.sum(plain.add(terms)), most, largest, find)
+    y, mu = solve(torch, call.curve, x.to(wide), call.k.unsqueeze(-1), call.tau.unsqueeze(-1), each)
+    return y.to(call.rows.dtype), mu.squeeze(-1)
+
+
 class Entries:
     """This rank's entries as `find` asks for them; those that are -inf are not there."""
 
@@ -213,10 +239,8 @@ class Entries:
         return torch.where(self.kept.any(-1), mu, torch.nan)
 
     def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
-        t = plain.over_threshold(self.x, mu, low, self.tau)
-        active = (t > 0) & (t < 1)
-        terms = torch.where(active, t, 0), active, t >= 1
-        return torch.stack([row.sum(-1, dtype=mu.dtype) for row in terms])
+        t = torch.where(self.kept, plain.over_threshold(self.x, mu, low, self.tau), -torch.inf)
+        return torch.stack([row.sum(-1, dtype=mu.dtype) for row in parts(torch, "ramp", t)])
 
     def gap(self, mu: Tensor, at: Tensor) -> Tensor:
         return gap(self.x[at], mu[at], self.tau[at], ~self.kept[at])

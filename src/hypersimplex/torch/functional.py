@@ -41,7 +41,7 @@ def soft_binary_argmax(
     tensor([0., 1., 0.], grad_fn=<AddBackward0>)
     """
     if group is not None:
-        return _rank_slices.soft_topk(input, k, tau, dim, hard=hard, group=group)
+        return _rank_slices.soft_topk(input, k, tau, dim, hard=hard, curve="ramp", group=group)
     if hard:
         y = soft_binary_argmax(input, k, tau, dim)
         return binary_argmax(input, k, dim) + (y - y.detach())
@@ -62,7 +62,7 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, gro
     tensor(0.8000)
     """
     if group is not None:
-        return _rank_slices.threshold(input, k, tau, dim, group=group)
+        return _rank_slices.threshold(input, k, tau, dim, curve="ramp", group=group)
     if type(input) not in TENSORS and (found := _special.call(threshold, input, k, tau, dim)) is not None:
         return found  # type: ignore[no-any-return]
     k, tau = as_tensors(input, k, tau, dim)

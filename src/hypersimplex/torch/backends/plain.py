@@ -182,6 +182,10 @@ def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(good, y, torch.nan).to(dtype), torch.where(good, mu, torch.nan).squeeze(-1)
 
 
+def add(terms: Tensor) -> Tensor:
+    return terms.sum(-1, keepdim=True)
+
+
 def _choose(x: Tensor, k: Tensor) -> Tensor:
     """Exactly k ones along the last dim, ties to the lower index. A slice with a NaN is NaN."""
     k, key = k.unsqueeze(-1), order(x)
