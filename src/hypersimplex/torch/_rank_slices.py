@@ -72,6 +72,9 @@ def soft_topk(input: Tensor, k: Number, tau: Number, dim: int, *, hard: bool, cu
 def threshold(input: Tensor, k: Number, tau: Number, dim: int, *, curve: str, group: Any) -> Tensor:
     ranks = members(group, input)
     call = _agree(ranks, "threshold", input, k, tau, dim, curve)
+    if not call.finite:  # an infinite entry does not move the threshold
+        rows = call.rows
+        call = call._replace(rows=torch.where(rows.isinf(), rows.detach(), rows))
     mu = _project(ranks, call, want_mu=True)[1].reshape(call.shape)
     return mu if input.dtype is torch.float64 else mu.to(torch.float32)
 
