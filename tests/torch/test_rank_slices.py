@@ -4,12 +4,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from hypersimplex._curves import CURVES
 from hypersimplex.torch import binary_argmax, soft_topk, threshold
 from tests.torch.rank_slices import DOUBLE, check, learned
 from tests.torch.ranks import ranks
 
 SPLITS = [[23], [16, 7], [9, 0, 14], [0, 22, 1, 0]]
-CURVES = ["ramp"]
 every_curve = pytest.mark.parametrize("curve", CURVES)
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
@@ -19,10 +19,12 @@ def normal(*shape, dtype=DOUBLE, seed=0):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("split", SPLITS, ids=str)
-def test_equals_one_process(split, dtype):
+@pytest.mark.parametrize(
+    ("split", "curve"), [*((split, "ramp") for split in SPLITS), *((SPLITS[2], curve) for curve in CURVES[1:])], ids=str
+)
+def test_equals_one_process(split, curve, dtype):
     k, tau = torch.tensor([0.5, 3, 11.25, 22.9]), torch.tensor([0.3, 1, 2, 1.5])
-    expected = check(split, normal(4, 23, dtype=dtype), k, tau, tolerance=TOLERANCE[dtype])
+    expected = check(split, normal(4, 23, dtype=dtype), k, tau, tolerance=TOLERANCE[dtype], curve=curve)
     assert all(t.abs().max() > 1e-3 for t in expected), "an expected zero proves nothing"
 
 
@@ -40,16 +42,18 @@ def test_every_dim(dim):
     check([3, 4], x.transpose(0, 2), k[:, None].expand(7, 7), 0.7, dim)
 
 
+@every_curve
 @pytest.mark.parametrize("shift", [1e6, -3e9])
-def test_far_entries_keep_their_digits(shift):
+def test_far_entries_keep_their_digits(shift, curve):
     x = (64 * normal(3, 23)).round() / 64
-    near, far = (check([9, 0, 14], x + by, 4.5, 0.7, tolerance=1e-8) for by in (0, shift))
+    near, far = (check([9, 0, 14], x + by, 4.5, 0.7, tolerance=1e-8, curve=curve) for by in (0, shift))
     torch.testing.assert_close(near[0], far[0], rtol=0, atol=1e-6)
 
 
-def test_many_slices_and_many_entries():
-    check([700, 0, 1300], normal(40, 2000), torch.linspace(1, 1999, 40), 0.3)
-    check([700, 0, 1300], normal(2000, 17, dtype=torch.float32), 64, 0.05, dim=0, tolerance=2e-5)
+@every_curve
+def test_many_slices_and_many_entries(curve):
+    check([700, 0, 1300], normal(40, 2000), torch.linspace(1, 1999, 40), 0.3, curve=curve)
+    check([700, 0, 1300], normal(2000, 17, dtype=torch.float32), 64, 0.05, dim=0, tolerance=2e-5, curve=curve)
 
 
 INF, NAN = torch.inf, torch.nan
@@ -83,12 +87,16 @@ EDGES = {  # entries, k; the ranks have 2, 0 and 3 of them
 
 
 @every_curve
-@pytest.mark.parametrize("name", EDGES)
-def test_edges(name, curve):
-    """Every edge beside an ordinary slice, which it leaves alone."""
+def test_edges(curve):
+    """One beside the other, each of which leaves the others alone."""
+    rows, k = zip(*EDGES.values(), strict=True)
+    check([2, 0, 3], torch.tensor(rows, dtype=DOUBLE), torch.tensor(k), 0.5, curve=curve)
+
+
+@pytest.mark.parametrize("name", ["NaN", "nothing finite", "nothing finite, shared", "all infinite", "k = n"])
+def test_an_edge_by_itself(name):
     row, k = EDGES[name]
-    x = torch.tensor([row, [0.1, 1.6, 1.0, -0.3, 0.7]], dtype=DOUBLE)
-    check([2, 0, 3], x, torch.tensor([k, 1.5]), 0.5)
+    check([2, 0, 3], torch.tensor(row, dtype=DOUBLE), k, 0.5)
 
 
 def test_slices_without_entries_and_no_slices():
@@ -117,11 +125,10 @@ def chosen(group, split, x, k, dim):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", CHOICES)
-def test_exactly_k_ones(name, dtype):
+def test_exactly_k_ones(dtype):
     """Of equal entries that of the lower rank is chosen, then that of the lower index."""
-    row, k = CHOICES[name]
-    x, k = torch.tensor([row, [3.0, 1.0, 2.0, 1.0, 1.0, 0.0]]).to(DOUBLE).to(dtype), torch.tensor([k, 3])
+    rows, k = zip(*CHOICES.values(), strict=True)
+    x, k = torch.tensor(rows, dtype=DOUBLE).to(dtype), torch.tensor(k)
     expected = binary_argmax(x, k)
     for split in ([2, 0, 4], [0, 5, 1], [6, 0]):
         got = torch.cat(ranks.run(len(split), chosen, split, x, k, -1), -1)
