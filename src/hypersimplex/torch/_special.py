@@ -26,16 +26,20 @@ def is_dtensor(value: object) -> bool:
 
 
 def _by_slices(function: Callable[..., Any], input: Any, k: Any, *rest: Any) -> Any:
-    """Every rank computes its slices, whole ones: rest is (tau, dim), or dim alone."""
+    """Every rank computes its slices, or its part of them: rest is (tau, dim), or dim alone."""
     from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    from hypersimplex.torch.distributed import scaled
 
     *numbers, dim = k, *rest
     along = range(input.dim())[dim]
-    if any(type(p) not in (Shard, Replicate) or p == Shard(along) for p in input.placements):
-        places = list(input.placements)
-        raise ValueError(f"input must be sharded along another dim than {dim}, or replicated, got {places}")
-    mesh, shape = input.device_mesh, slices(input, along)
-    outer = [p if p == Replicate() else Shard(p.dim - (p.dim > along)) for p in input.placements]
+    places, mesh, shape = list(input.placements), input.device_mesh, slices(input, along)
+    if any(type(p) not in (Shard, Replicate) for p in places):
+        raise ValueError(f"input must be sharded or replicated (its redistribute does so), got {places}")
+    at = [i for i, p in enumerate(places) if p == Shard(along)]
+    if len(at) > 1:
+        raise ValueError(f"input must be sharded along dim {dim} over one dim of the mesh, got {places}")
+    outer = [Shard(p.dim - (p.dim > along)) if type(p) is Shard and p.dim != along else Replicate() for p in places]
 
     def local(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -44,9 +48,13 @@ def _by_slices(function: Callable[..., Any], input: Any, k: Any, *rest: Any) -> 
             value = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
         return value.expand(shape).redistribute(placements=outer).to_local()
 
-    found = function(input.to_local(), *map(local, numbers), dim)
-    whole = found.dim() == input.dim()
-    return _joined(found, mesh, input.placements if whole else outer, input.shape if whole else shape)
+    over_ranks = {"group": mesh.get_group(at[0])} if at else {}
+    found = function(input.to_local(), *map(local, numbers), dim, **over_ranks)
+    if found.dim() == input.dim():
+        return _joined(found, mesh, places, input.shape)
+    if at:  # one threshold, which every rank has: its gradient comes to each of them, and they are added up
+        found = scaled(found, 1 / mesh.size(at[0]))
+    return _joined(found, mesh, outer, shape)
 
 
 def _joined(local: Tensor, mesh: Any, placements: Any, shape: torch.Size) -> Any:
