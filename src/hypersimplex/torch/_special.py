@@ -1,4 +1,4 @@
-"""Inputs that stand for tensors: proxies, which torch.fx records as a call, and DTensors, which lie on many ranks."""
+"""Inputs that stand for tensors: torch.fx's proxies, recorded as a call; DTensors, on many ranks; nested tensors."""
 
 import sys
 from collections.abc import Callable
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hypersimplex.torch import _nested
 from hypersimplex.torch._boundary import slices
 from hypersimplex.torch.decisions import is_multilabel
 
@@ -17,6 +18,8 @@ def call(function: Callable[..., Any], input: Any, *rest: Any, **how: str) -> An
     for value in (input, *rest):
         if isinstance(value, torch.fx.Proxy):
             return value.tracer.create_proxy("call_function", function, (input, *rest), how)
+    if _nested.is_jagged(input):
+        return _nested.call(function, input, *rest, **how)
     return _by_slices(partial(function, **how), input, *rest) if is_dtensor(input) else None
 
 
