@@ -116,17 +116,23 @@ def goal(xp: Any, curve: str, p: Problem, start: Start, eps: float, two_parts: b
     return Goal(p.k, 1.0, eps * size, rounding, two_parts)
 
 
-def loop(total: Callable[[Array], Array], eps: float, look_every: int = 1) -> Callable[..., Array]:
-    """A `find` for arrays whose values can be read."""
+def loop(
+    total: Callable[[Array], Array],
+    eps: float,
+    look_every: int = 1,
+    reduce: Callable[[Array], Array] | None = None,
+) -> Callable[..., Array]:
+    """A `find` for arrays whose values can be read. With `reduce`, total is that of one rank."""
 
     def find(xp: Any, curve: str, p: Problem, start: Start) -> Array:
-        def sums(nu: Array, low: Array, error: Array) -> tuple[Array, Array, Array]:
-            return sums_at(xp, curve, p.z, nu, low, total)
+        def sums(nu: Array, low: Array, error: Array) -> Any:
+            table = sums_at(xp, curve, p.z, nu, low, total)
+            return table if reduce is None else xp.stack(table)
 
         g = goal(xp, curve, p, start, eps, False)
         found = search(
             xp, sums, g.k, g.tau, start, g.tolerance, MOST_STEPS,
-            settled=~p.inner, look_every=look_every, rounding=g.rounding,
+            reduce=reduce, settled=~p.inner, look_every=look_every, rounding=g.rounding,
         )  # fmt: skip
         return found.mu
 

@@ -1,10 +1,12 @@
 """The operator for PyTorch: gradients to the input, to k and to tau, to any order and under every transform."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from hypersimplex import _checks
-from hypersimplex.torch import _operators, _special
+from hypersimplex.torch import _operators, _rank_slices, _special
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import is_eager
 from hypersimplex.torch._projection import TENSORS, as_tensors, formula, project
@@ -12,7 +14,14 @@ from hypersimplex.torch.backends import pick
 
 
 def soft_topk(
-    input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, hard: bool = False, curve: str = "ramp"
+    input: Tensor,
+    k: Number,
+    tau: Number = 1.0,
+    dim: int = -1,
+    *,
+    hard: bool = False,
+    curve: str = "ramp",
+    group: Any = None,
 ) -> Tensor:
     """Choose the k largest entries of every slice along dim, softly: y from 0 to 1 with sum k, differentiable.
 
@@ -37,6 +46,9 @@ def soft_topk(
         dim: the dim along which the slices lie.
         hard: return exactly k ones, as binary_argmax does, and keep the gradients of y; k must be whole.
         curve: "ramp", "exp", "logistic" or "laplace".
+        group: process group, or True for the default one, if the entries of every slice lie over its ranks along dim.
+            input is then this rank's part, of any size. k is that of the whole slice, and the result is this rank's
+            part of what one process would find. All ranks must run the backward pass; see "Slices over ranks".
 
     >>> x = torch.tensor([0.1, 1.6, 1.0], requires_grad=True)
     >>> y = soft_topk(x, k=1)
@@ -50,6 +62,8 @@ def soft_topk(
     >>> soft_topk(x.detach(), k=2, curve="exp")
     tensor([0.2689, 1.0000, 0.7311])
     """
+    if group is not None:
+        return _rank_slices.soft_topk(input, k, tau, dim, hard=hard, curve=curve, group=group)
     if curve != "ramp":
         _checks.check_curve(curve)
     if hard:
@@ -63,15 +77,20 @@ def soft_topk(
 soft_binary_argmax = soft_topk  # under the paper's name
 
 
-def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, curve: str = "ramp") -> Tensor:
+def threshold(
+    input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, curve: str = "ramp", group: Any = None
+) -> Tensor:
     """Return mu, one number for each slice, such that S((input - mu)/tau) sums to k; S is the curve of soft_topk.
 
     The third positional argument is tau: pass dim by name. If every number of an interval would do, mu is the middle,
-    or the finite end if only one end is finite. Where no finite number would do it is infinite.
+    or the finite end if only one end is finite. Where no finite number would do it is infinite. With a group, every
+    rank has the threshold of the whole slices.
 
     >>> threshold(torch.tensor([0.1, 1.6, 1.0]), k=1)
     tensor(0.8000)
     """
+    if group is not None:
+        return _rank_slices.threshold(input, k, tau, dim, curve=curve, group=group)
     _checks.check_curve(curve)
     if type(input) not in TENSORS and (found := _special.call(threshold, input, k, tau, dim, curve=curve)) is not None:
         return found  # type: ignore[no-any-return]
@@ -83,14 +102,17 @@ def threshold(input: Tensor, k: Number, tau: Number = 1.0, dim: int = -1, *, cur
     return mu if input.dtype is torch.float64 else mu.to(torch.float32)
 
 
-def binary_argmax(input: Tensor, k: Number, dim: int = -1) -> Tensor:
+def binary_argmax(input: Tensor, k: Number, dim: int = -1, *, group: Any = None) -> Tensor:
     """Return exactly k ones, at the largest entries of every slice, and zeros elsewhere.
 
-    Of equal entries the one with the lower index is chosen. The result has no gradient.
+    Of equal entries the one with the lower index is chosen; with a group, first the one of the lower rank. The result
+    has no gradient.
 
     >>> binary_argmax(torch.tensor([0.1, 1.6, 1.0, 1.0]), k=2)
     tensor([0., 1., 1., 0.])
     """
+    if group is not None:
+        return _rank_slices.binary_argmax(input, k, dim, group)
     if type(input) not in TENSORS and (found := _special.call(binary_argmax, input, k, dim)) is not None:
         return found  # type: ignore[no-any-return]
     k, _ = as_tensors(input, k, 1.0, dim)
