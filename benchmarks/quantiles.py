@@ -1,8 +1,8 @@
 """Quantiles and the bias of Quantile Balancing: `threshold` beside torch.quantile, torch.kthvalue, torch.topk and bins.
 
-Run with `python -m benchmarks.quantiles`. One thread, normal numbers, medians of ratios over rounds in which the ways
-take turns; memory is the peak above the input, each in a process of its own. "histogram" is 1,000 bins from the
-smallest to the largest value of the column, with a straight line inside the bin.
+Run with `python -m benchmarks.quantiles`. One thread, normal numbers, the processor's time, medians of ratios over
+rounds in which the ways take turns; memory is the peak above the input, each in a process of its own. "histogram" is
+1,000 bins from the smallest to the largest value of the column, with a straight line inside the bin.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import memory, timing
+from benchmarks.assignment import processor_times
 from hypersimplex.torch import threshold
 
 Q, TAU, BINS = 0.9, 1e-4, 1000
@@ -65,7 +66,7 @@ def whole(rounds: int) -> str:
     for size in SIZES:
         x = torch.randn(size, generator=torch.Generator().manual_seed(0))
         steps = {name: partial(way, x) for name, way in WHOLE.items() if size <= LIMITS.get(name, size)}
-        times = timing.interleave(steps, rounds if size < 2**22 else max(3, rounds // 3))
+        times = processor_times(steps, rounds, 1e-3)
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             peaks = {name: pool.apply(_peak, (name, size)) / x.nbytes for name in steps if size >= 2**24}
         cells = []
@@ -81,7 +82,7 @@ def routers(rounds: int) -> str:
     for tokens, experts, k in ROUTERS:
         x = torch.randn(tokens, experts, generator=torch.Generator().manual_seed(0)) + torch.linspace(0, 3, experts)
         ways, right = column_ways(x.sigmoid(), k)
-        times = timing.interleave(ways, max(3, rounds * 4096 * 64 // (tokens * experts)))
+        times = processor_times(ways, rounds, 1e-3)
         wrong = {name: float((way() - right).abs().max()) for name, way in ways.items()}
         cells = [f"{timing.ratio(times, name, 'threshold'):.1f} x, {wrong[name]:.0e}" for name in ways]
         took = f"{timing.microseconds(times, 'threshold') / 1e3:.2f} ms"
