@@ -27,6 +27,12 @@ def spread(value, mesh, place, dim=0):
     return distribute_tensor(value.detach().clone(), mesh, [Shard(dim) if place == "shard" else Replicate()])
 
 
+def partial_sums(value, mesh):
+    from torch.distributed.tensor import DTensor, Partial
+
+    return DTensor.from_local(value, mesh, [Partial()])
+
+
 def operator(group, place):
     """Seven rows on two ranks: uneven."""
     mesh, x, v = mesh_of(group), normal(7, 5), normal(7, 5, seed=1)
@@ -81,7 +87,7 @@ def refusals(group):
     columns, rows = spread(x, mesh, "shard", 1), spread(x, mesh, "shard")
     said = []
     for call in (
-        lambda: soft_binary_argmax(columns, 2),
+        lambda: soft_binary_argmax(partial_sums(x, mesh), 2),
         lambda: hypersimplex_loss(columns, spread(y, mesh, "replicate")),
         lambda: hypersimplex_loss(rows, y),
         lambda: hypersimplex_loss(rows, spread(y, mesh, "shard"), group=True),
@@ -94,7 +100,7 @@ def refusals(group):
 
 def test_what_cannot_be_served_is_named():
     expected = [
-        "input must be sharded along another dim than -1, or replicated, got ",
+        "input must be sharded or replicated (its redistribute does so), got [Partial(sum)]",
         "input must be sharded along dim 0 over one dim of the mesh, or replicated, got ",
         "target must be a DTensor as input is, got Tensor",
         "group must be None for a DTensor, whose mesh says which ranks share the batch, got True",

@@ -136,3 +136,36 @@ def test_a_checkpoint_in_half_precision_is_trained_further_with_all_digits(assig
     saved = {name: value.bfloat16() for name, value in router.state_dict().items()}
     router.load_state_dict(saved, assign=assign)
     assert router.bias.dtype == router.batches.dtype == torch.float32
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_router_may_keep_to_the_capacity_in_eval_mode_too(hard):
+    """The tokens at hand are others than those that it has learned its biases from."""
+    router = BalancedRouter(8, 2, tau=0.1, hard=hard, balance_in_eval=True)
+    router(skewed(512, 8, dtype=torch.float32))
+    bias, new = router.bias.clone(), skewed(512, 8, 1, torch.float32).flip(-1)
+    router.eval()
+    y = router(new)
+    torch.testing.assert_close(router.bias, bias, rtol=0, atol=0)
+    assert router.batches == 1
+    torch.testing.assert_close(y.sum(-1), torch.full((512,), 2.0))
+    assert y.sum(0).max() <= 128 * (1.05 if hard else 1 + 1e-5)
+    router.balance_in_eval = False
+    assert router(new).sum(0).max() > 256
+    router.balance_in_eval = True
+    soft, _ = soft_assignment(new, 2, 128.0, 0.1)
+    if not hard:
+        torch.testing.assert_close(y, soft, rtol=0, atol=1e-4)
+    assert router(new[:0]).shape == (0, 8)
+
+
+def served_on_ranks(group, parts):
+    router = BalancedRouter(5, 2, tau=0.4, group=group, balance_in_eval=True).eval()
+    with torch.no_grad():
+        return router(skewed().split(parts)[torch.distributed.get_rank(group)]).sum(0), router.batches
+
+
+def test_ranks_share_a_capacity_in_eval_mode():
+    results = ranks.run(3, served_on_ranks, [10, 0, 20])
+    torch.testing.assert_close(sum(load for load, _ in results), torch.full((5,), 12.0, dtype=DOUBLE))
+    assert [batches for _, batches in results] == [0, 0, 0]

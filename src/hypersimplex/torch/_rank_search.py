@@ -1,13 +1,13 @@
-"""The thresholds of a batch that lies on many ranks, found together.
+"""The thresholds of slices that lie on many ranks, found together; and the loss of a batch, whose slices are classes.
 
-Every rank first solves its own samples with its part of k. The sums over a rank's samples decrease in mu, so the
-threshold of all samples lies between the smallest and the largest of the ranks' own: a bracket for one exchange. Then
-all ranks take the same Newton steps; at each one five numbers for a class are summed over the ranks: the active
-projections, how many are active, the ones, the errors of the active, and the squared errors. The last step's sums are
-the loss, and all that the gradient needs from other ranks.
+Every rank first solves its own entries with its part of k. The sums over a rank's entries decrease in mu, so the
+threshold of all entries lies between the smallest and the largest of the ranks' own: a bracket for one exchange. Then
+all ranks take the same Newton steps; at each one a few numbers per slice are summed over the ranks: the active
+projections, how many are active, the ones, and for a loss the errors of the active and the squared errors. The last
+step's sums are the loss, and all that the gradient needs from other ranks.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -94,38 +94,84 @@ class Part:
         return self.backend.gradient(self.batch, self.ignored, self.tau, found.mu, found.low, mean, factor)
 
     def gap(self, mu: Tensor, at: Tensor) -> Tensor:
-        """The largest entry that is 0 at mu, and minus the smallest that is 1, of the classes `at`."""
         x = self.batch.logits[:, at].movedim(1, 0).flatten(1).to(self.dtype)
-        above = x - mu[at, None] > self.tau[at, None] / 2
-        lost = False if self.kept is None else ~self.kept
-        # A rank without samples has no largest entry.
-        none = x.new_full((at.shape[0], 1), -torch.inf)
-        ends = (torch.where(above | lost, -torch.inf, x), torch.where(~above | lost, -torch.inf, -x))
-        return torch.stack([torch.cat((end, none), 1).amax(1).to(torch.float64) for end in ends])
+        return gap(x, mu[at], self.tau[at], False if self.kept is None else ~self.kept)
 
 
-def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:
-    """The solution, and the thresholds to report."""
-    n, kept = agreed.samples, agreed.kept[ranks.rank]
-    own = part.solve((k * kept / n).clamp(max=kept))
-    ends = ranks.maximum(torch.stack((own, -own)) if own is not None else torch.full((2, *k.shape), -torch.inf).to(k))
+class Entries(Protocol):
+    """One rank's entries of all slices."""
+
+    dtype: torch.dtype  # that they are computed in
+
+    def solve(self, k: Tensor) -> Tensor | None:
+        """The thresholds of these entries alone, NaN for a slice without any; None if no slice has any."""
+
+    def sums(self, mu: Tensor, low: Tensor, error: Tensor) -> Tensor:
+        """Rows of sums at the thresholds mu + low, as `search` asks for them."""
+
+    def gap(self, mu: Tensor, at: Tensor) -> Tensor:
+        """The largest entry that is 0 at mu, and minus the smallest that is 1, of the slices `at`."""
+
+
+def gap(x: Tensor, mu: Tensor, tau: Tensor, lost: Tensor | bool) -> Tensor:
+    """`Entries.gap` for slices along the last dim of x; lost entries have no part in it."""
+    above = x - mu[:, None] > tau[:, None] / 2
+    # A rank without entries has no largest one.
+    none = x.new_full((len(x), 1), -torch.inf)
+    ends = (torch.where(above | lost, -torch.inf, x), torch.where(~above | lost, -torch.inf, -x))
+    return torch.stack([torch.cat((end, none), 1).amax(1).to(torch.float64) for end in ends])
+
+
+def find(
+    part: Entries, k: Tensor, tau: Tensor, ranks: Ranks, n: Tensor | int, own: Tensor | int, most_steps: int,
+    settled: Tensor | None = None,
+) -> tuple[Found, Tensor]:  # fmt: skip
+    """The solution, and the largest entry of slices with k = 0, the smallest less tau of those with k = n.
+
+    n is the number of entries of a slice, own that of this rank; settled slices are left as they are.
+    """
+    alone = part.solve((k * own / n).clamp(max=own))
+    ends = torch.full((2, *k.shape), torch.nan).to(k) if alone is None else torch.stack((alone, -alone))
+    ends = ranks.maximum(torch.where(ends.isnan(), -torch.inf, ends))
     hi, lo = ends[0], -ends[1]
     nothing, everything = k == 0, k == n
-    edge = torch.where(nothing, hi, lo)  # the largest entry; the smallest less tau
+    edge = torch.where(nothing, hi, lo)
     # A rank's own threshold is as exact as its precision allows.
     slack = 1e-3 * tau + 4 * torch.finfo(part.dtype).eps * torch.maximum(lo.abs(), hi.abs())
     lo, hi = lo - slack, hi + slack
     mu = torch.where(nothing, torch.inf, torch.where(everything, -torch.inf, lo / 2 + hi / 2))
     tolerance = 2e-15 if part.dtype == torch.float64 else 2e-7
-    found = search(torch, part.sums, k, tau, Start(mu, lo, hi), tolerance, MOST_STEPS, reduce=ranks.sum, two_parts=True)
-    if not bool(found.exact.all()):
-        return None
-    threshold = torch.where(nothing | everything, edge, found.mu + found.low)
+    found = search(
+        torch, part.sums, k, tau, Start(mu, lo, hi), tolerance, most_steps,
+        reduce=ranks.sum, settled=settled, two_parts=True,
+    )  # fmt: skip
+    return found, edge
+
+
+def flat_slices(found: Found, k: Tensor, n: Tensor | int) -> Tensor:
+    """Which slices have every entry at 0 or 1, some at each, so that an interval of thresholds would do."""
     # Counts are whole numbers, and so is the sum of the active entries where k is.
     whole = torch.where(k == k.floor(), 0.5, 0.0)
-    flat = is_flat(torch, found.sums[ACTIVE_SUM], found.sums[ACTIVE], whole) & ~nothing & ~everything
+    flat: Tensor = is_flat(torch, found.sums[ACTIVE_SUM], found.sums[ACTIVE], whole) & (k != 0) & (k != n)
+    return flat
+
+
+def thresholds(
+    part: Entries, found: Found, edge: Tensor, k: Tensor, tau: Tensor, ranks: Ranks, n: Tensor | int, flat: Tensor
+) -> Tensor:
+    """The thresholds to report: of an interval that would do, the middle, or the finite end."""
+    threshold: Tensor = torch.where((k == 0) | (k == n), edge, found.mu + found.low)
     if bool(flat.any()):
         at = flat.nonzero().squeeze(1)
         zero, one = ranks.maximum(part.gap(found.mu, at))
         threshold[at] = middle(torch, zero, -one, tau[at])
-    return found, threshold
+    return threshold
+
+
+def _search(part: Part, k: Tensor, tau: Tensor, ranks: Ranks, agreed: Agreement) -> tuple[Found, Tensor] | None:
+    """The solution, and the thresholds to report."""
+    n = agreed.samples
+    found, edge = find(part, k, tau, ranks, n, agreed.kept[ranks.rank], MOST_STEPS)
+    if not bool(found.exact.all()):
+        return None
+    return found, thresholds(part, found, edge, k, tau, ranks, n, flat_slices(found, k, n))

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 CALLS = ["hypersimplex_loss", "soft_assignment", "calibrate", "backward_in_chunks"]
+CALLS += ["soft_topk", "threshold", "binary_argmax"]
 _NUMBERS = 18  # that a rank tells: which call it makes, whether it can, and what else the call needs
 _MESSAGE_BYTES = 512
 

@@ -1,22 +1,26 @@
-"""Inputs that stand for tensors: proxies, which torch.fx records as a call, and DTensors, which lie on many ranks."""
+"""Inputs that stand for tensors: torch.fx's proxies, recorded as a call; DTensors, on many ranks; nested tensors."""
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hypersimplex.torch import _nested
 from hypersimplex.torch._boundary import slices
 from hypersimplex.torch.decisions import is_multilabel
 
 
-def call(function: Callable[..., Any], input: Any, *rest: Any) -> Any:
+def call(function: Callable[..., Any], input: Any, *rest: Any, **how: str) -> Any:
     """What the function gives for such an input; None if it is not one."""
     for value in (input, *rest):
         if isinstance(value, torch.fx.Proxy):
-            return value.tracer.create_proxy("call_function", function, (input, *rest), {})
-    return _by_slices(function, input, *rest) if is_dtensor(input) else None
+            return value.tracer.create_proxy("call_function", function, (input, *rest), how)
+    if _nested.is_jagged(input):
+        return _nested.call(function, input, *rest, **how)
+    return _by_slices(partial(function, **how), input, *rest) if is_dtensor(input) else None
 
 
 def is_dtensor(value: object) -> bool:
@@ -25,16 +29,20 @@ def is_dtensor(value: object) -> bool:
 
 
 def _by_slices(function: Callable[..., Any], input: Any, k: Any, *rest: Any) -> Any:
-    """Every rank computes its slices, whole ones: rest is (tau, dim), or dim alone."""
+    """Every rank computes its slices, or its part of them: rest is (tau, dim), or dim alone."""
     from torch.distributed.tensor import DTensor, Replicate, Shard
+
+    from hypersimplex.torch.distributed import scaled
 
     *numbers, dim = k, *rest
     along = range(input.dim())[dim]
-    if any(type(p) not in (Shard, Replicate) or p == Shard(along) for p in input.placements):
-        places = list(input.placements)
-        raise ValueError(f"input must be sharded along another dim than {dim}, or replicated, got {places}")
-    mesh, shape = input.device_mesh, slices(input, along)
-    outer = [p if p == Replicate() else Shard(p.dim - (p.dim > along)) for p in input.placements]
+    places, mesh, shape = list(input.placements), input.device_mesh, slices(input, along)
+    if any(type(p) not in (Shard, Replicate) for p in places):
+        raise ValueError(f"input must be sharded or replicated (its redistribute does so), got {places}")
+    at = [i for i, p in enumerate(places) if p == Shard(along)]
+    if len(at) > 1:
+        raise ValueError(f"input must be sharded along dim {dim} over one dim of the mesh, got {places}")
+    outer = [Shard(p.dim - (p.dim > along)) if type(p) is Shard and p.dim != along else Replicate() for p in places]
 
     def local(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -43,9 +51,13 @@ def _by_slices(function: Callable[..., Any], input: Any, k: Any, *rest: Any) -> 
             value = DTensor.from_local(value, mesh, [Replicate()] * mesh.ndim, run_check=False)
         return value.expand(shape).redistribute(placements=outer).to_local()
 
-    found = function(input.to_local(), *map(local, numbers), dim)
-    whole = found.dim() == input.dim()
-    return _joined(found, mesh, input.placements if whole else outer, input.shape if whole else shape)
+    over_ranks = {"group": mesh.get_group(at[0])} if at else {}
+    found = function(input.to_local(), *map(local, numbers), dim, **over_ranks)
+    if found.dim() == input.dim():
+        return _joined(found, mesh, places, input.shape)
+    if at:  # one threshold, which every rank has: its gradient comes to each of them, and they are added up
+        found = scaled(found, 1 / mesh.size(at[0]))
+    return _joined(found, mesh, outer, shape)
 
 
 def _joined(local: Tensor, mesh: Any, placements: Any, shape: torch.Size) -> Any:

@@ -26,7 +26,7 @@ class BalancedRouter(KeepsDigits):
     capacity. In training mode the module solves `soft_assignment` for the tokens of the batch, starting from the biases
     so far, and moves `bias` toward the batch's biases. A batch without gradients (`torch.no_grad()`) leaves it alone.
     In `eval()` mode it routes every token by itself, by its scores minus `bias`, so a token's experts do not depend on
-    the other tokens. `state_dict` saves `bias`.
+    the other tokens; `balance_in_eval=True` solves the batch at hand there too. `state_dict` saves `bias`.
 
     Args:
         num_experts: the size of the last dim of the scores.
@@ -36,6 +36,9 @@ class BalancedRouter(KeepsDigits):
         hard: return exactly k ones per token, at the largest scores minus bias, and keep the gradient of the weights.
             Then an expert may exceed its capacity by a few tokens.
         group: process group, or True for the default one, if the tokens are spread over ranks.
+        balance_in_eval: keep every expert within its capacity in `eval()` mode too, by the assignment of the batch at
+            hand. `bias` is where the search starts, and stays as it is. A token's experts then depend on the other
+            tokens of its batch, and with a group every rank must call the module equally often.
 
     >>> router = BalancedRouter(num_experts=2, k=1)
     >>> scores = torch.tensor([[2.0, 1.0], [3.0, 0.5], [1.5, 1.0], [0.5, 1.0]])
@@ -59,6 +62,7 @@ class BalancedRouter(KeepsDigits):
         hard: bool = False,
         *,
         group: Any = None,
+        balance_in_eval: bool = False,
     ) -> None:
         super().__init__()
         num_experts = whole("num_experts", num_experts)
@@ -71,19 +75,20 @@ class BalancedRouter(KeepsDigits):
         if hard and k != int(k):
             raise _checks.not_whole(k)
         self.num_experts, self.k, self.capacity_factor = num_experts, k, capacity_factor
-        self.tau, self.hard, self.group = tau, hard, group
+        self.tau, self.hard, self.group, self.balance_in_eval = tau, hard, group, balance_in_eval
         with torch.inference_mode(False):  # training must be able to go on with them
             self.register_buffer("bias", torch.zeros(num_experts))
             self.register_buffer("batches", torch.zeros(()))
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the weights of every token, in the input's shape. The last dim of the input holds a token's scores."""
-        ranks = members(self.group, input) if self.training and self.group is not None else None
+        balances = self.training or self.balance_in_eval
+        ranks = members(self.group, input) if balances and self.group is not None else None
         read = partial(self._scores, input)
-        if ranks is not None or (self.training and read().shape[0]):  # other ranks may have tokens
+        if ranks is not None or (balances and read().shape[0]):  # other ranks may have tokens
             capacity = Share(self.capacity_factor * self.k / self.num_experts)
             y, bias, known = assign(read, self.k, capacity, self.tau, self.bias.clone(), ranks)
-            if torch.is_grad_enabled() and (is_compiling() or not (is_recorded() or is_recomputed())):
+            if self.training and torch.is_grad_enabled() and (is_compiling() or not (is_recorded() or is_recomputed())):
                 self._track(bias, torch.as_tensor(known, device=bias.device))
             scores = read()
         else:
@@ -98,7 +103,7 @@ class BalancedRouter(KeepsDigits):
     def extra_repr(self) -> str:
         return (
             f"num_experts={self.num_experts}, k={self.k}, capacity_factor={self.capacity_factor}, "
-            f"tau={self.tau}, hard={self.hard}"
+            f"tau={self.tau}, hard={self.hard}, balance_in_eval={self.balance_in_eval}"
         )
 
     def _scores(self, input: Tensor) -> Tensor:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _formulas
 from hypersimplex._search import Start, middle, search
+from hypersimplex._solve import Slices, loop, solve
 from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import computed, slices, widest
@@ -20,14 +21,22 @@ from hypersimplex.torch.backends.plain_box import box as box
 
 
 def project(
-    x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+    x: Tensor,
+    k: Number,
+    tau: Number,
+    dim: int,
+    *,
+    want_y: bool = True,
+    want_mu: bool = True,
+    curve: str = "ramp",
 ) -> tuple[Tensor, Tensor]:
     _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
     k, tau = _each(k, x, dim), _each(tau, x, dim)
     _check(x, k, tau, dim)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
-    y, mu = _solve(x.to(computed(x.dtype)).movedim(dim, -1), k, tau)
+    rows = x.to(computed(x.dtype)).movedim(dim, -1)
+    y, mu = _solve(rows, k, tau) if curve == "ramp" else _solve_curve(curve, rows, k, tau)
     return y.movedim(-1, dim).to(x.dtype), mu
 
 
@@ -39,7 +48,15 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     return _choose(x.to(computed(x.dtype)).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callable[..., Any] = project) -> Tensor:
+def segments(
+    x: Tensor,
+    offsets: Tensor,
+    k: Tensor,
+    tau: Tensor,
+    project: Callable[..., Any] = project,
+    *,
+    curve: str = "ramp",
+) -> Tensor:
     """As rows padded with -inf, by a backend's `project`: for those without a loop over rows of different lengths."""
     sizes = offsets.diff()
     k, tau = k.expand(sizes.shape), tau.expand(sizes.shape)
@@ -50,34 +67,27 @@ def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callab
     inside = torch.arange(int(sizes.max()), device=x.device) < sizes.unsqueeze(1)
     rows = torch.full(inside.shape, -torch.inf, dtype=x.dtype, device=x.device)
     rows[inside] = x
-    y: Tensor = project(rows, k, tau, -1, want_mu=False)[0]
+    y: Tensor = project(rows, k, tau, -1, want_mu=False, curve=curve)[0]
     return y[inside]
 
 
-def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """A = {0 < y < 1} and its size, at least 1. A slice with a NaN is NaN as a whole, and so is its size of A:
-    the gradients, being means over A, follow."""
-    broken = torch.isnan(y)
-    active = (y > 0) & (y < 1)
-    count = active.sum(dim, keepdim=True).clamp(min=1).to(y.dtype)
-    return active | broken, torch.where(broken.any(dim, keepdim=True), torch.nan, count)
-
-
 def pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
+    y: Tensor,
+    v: Tensor,
+    tau: Number,
+    dim: int,
+    needs: tuple[bool, ...] = (True, True, True),
+    *,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Can be differentiated again."""
     wide = computed(v.dtype)
-    y, w = y.to(wide), v.to(wide)
     each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
-    active, count = active_entries(y.detach(), dim)
 
-    def mean(t: Tensor) -> Tensor:
-        return torch.where(active, t, 0).sum(dim, keepdim=True) / count
+    def total(terms: Tensor) -> Tensor:
+        return terms.sum(dim, keepdim=True)
 
-    to_k = mean(w)
-    to_x = torch.where(active, (w - to_k) / each, 0)
-    to_tau = -torch.where(active, w * (y - mean(y)), 0).sum(dim, keepdim=True) / each
+    to_x, to_k, to_tau = _formulas.pullback(torch, curve, y.to(wide), v.to(wide), each, total)
     found = (to_x.to(v.dtype), to_k.squeeze(dim), to_tau.squeeze(dim))
     return found[0] if needs[0] else None, found[1] if needs[1] else None, found[2] if needs[2] else None
 
@@ -121,13 +131,18 @@ def gradient(
 def _errors(batch: Batch, ignore_index: int, tau: Tensor, mu: Tensor, low: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(x - mu)/tau, the projection, and its errors; an ignored entry is 0 everywhere."""
     c = _columns.columns(batch, ignore_index)
-    high = mu.to(c.logits.dtype)
-    rest = torch.where(mu.isfinite(), (mu - high.to(mu.dtype)) + low, 0).to(high.dtype)
-    t = ((c.logits - high.unsqueeze(1)) - rest.unsqueeze(1)) / tau.to(high.dtype).unsqueeze(1)
+    t = over_threshold(c.logits, mu, low, tau)
     if c.kept is not None:  # -inf less -inf is NaN
         t = torch.where(c.kept, t, -torch.inf)
     p = t.clamp(0, 1)
     return t, p, c.errors(p)
+
+
+def over_threshold(x: Tensor, mu: Tensor, low: Tensor, tau: Tensor) -> Tensor:
+    """(x - mu - low)/tau for slices along the last of two dims, with all digits."""
+    high = mu.to(x.dtype)
+    rest = torch.where(mu.isfinite(), (mu - high.to(mu.dtype)) + low, 0).to(high.dtype)
+    return ((x - high.unsqueeze(1)) - rest.unsqueeze(1)) / tau.to(high.dtype).unsqueeze(1)
 
 
 def _each(value: Number, x: Tensor, dim: int) -> Tensor:
@@ -138,9 +153,12 @@ def _check(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> 
     """The kernel's checks, where the values can be read without waiting for a device."""
     if x.device.type != "cpu":
         return
-    n, k, tau = x.shape[dim], k.flatten(), tau.flatten()
     usable = (x != -torch.inf).sum(dim).flatten()
-    nan = torch.isnan(x).any(dim).flatten()
+    check_values(k.flatten(), tau.flatten(), x.shape[dim], usable, torch.isnan(x).any(dim).flatten(), dim, whole)
+
+
+def check_values(k: Tensor, tau: Tensor, n: int, usable: Tensor, nan: Tensor, dim: int, whole: bool) -> None:
+    """Raise the error of the first bad slice: of n entries, so many of them usable, and whether one is NaN."""
     wrong = {
         "tau": ~((tau > 0) & torch.isfinite(tau)),
         "k": ~((k >= 0) & (k <= n)) | (whole & (k != k.floor())),
@@ -174,13 +192,35 @@ def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(good, y, torch.nan).to(dtype), torch.where(good, mu, torch.nan).squeeze(-1)
 
 
+def _solve_curve(curve: str, x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for another curve than the ramp."""
+    wide = widest(x.device)
+
+    def largest(_: Tensor, place: Tensor) -> Tensor:
+        return _largest(x, place).to(wide)
+
+    find = loop(add, torch.finfo(wide).eps, look_every=4)
+    slices = Slices(add, lambda entries: entries.amax(-1, keepdim=True), largest, find)
+    y, mu = solve(torch, curve, x.to(wide), k.to(wide).unsqueeze(-1), tau.to(wide).unsqueeze(-1), slices)
+    return y.to(x.dtype), mu.squeeze(-1)
+
+
+def add(terms: Tensor) -> Tensor:
+    return terms.sum(-1, keepdim=True)
+
+
 def _choose(x: Tensor, k: Tensor) -> Tensor:
     """Exactly k ones along the last dim, ties to the lower index. A slice with a NaN is NaN."""
-    k = k.unsqueeze(-1)
-    edge = torch.where(k > 0, _largest(x, k), torch.inf)
-    above, ties = x > edge, x == edge
-    y = above | (ties & (ties.cumsum(-1) <= k - _count(above)))
-    return torch.where(_count(torch.isnan(x)) > 0, torch.nan, (y & (k > 0)).to(x.dtype))
+    k, key = k.unsqueeze(-1), order(x)
+    edge = kth_largest(key, k)[0]
+    y = at_least(key, edge, k - _count(key > edge)) & (k > 0)
+    return torch.where(_count(torch.isnan(x)) > 0, torch.nan, y.to(x.dtype))
+
+
+def at_least(key: Tensor, edge: Tensor, ties: Tensor) -> Tensor:
+    """Which keys are above the edge, or among the first so many that are equal to it."""
+    equal = key == edge
+    return (key > edge) | (equal & (equal.cumsum(-1) <= ties))
 
 
 def _count(mask: Tensor) -> Tensor:
@@ -188,16 +228,41 @@ def _count(mask: Tensor) -> Tensor:
 
 
 def _largest(x: Tensor, k: Tensor) -> Tensor:
-    """The k-th largest entry: the bits of a float, read as a whole number, are in the order of the floats."""
-    bits, integer = (64, torch.int64) if x.dtype == torch.float64 else (32, torch.int32)
-    key = _turn_negatives((x + 0.0).contiguous().view(integer))  # + 0.0 makes -0.0 and 0.0 one number
-    k = k.to(torch.int64).clamp(1, x.shape[-1])
-    lo, hi = key.amin(-1, keepdim=True), key.amax(-1, keepdim=True)
-    for _ in range(bits):  # the largest key with at least k entries at or above it
-        middle = (lo & hi) + ((lo ^ hi) >> 1) + ((lo ^ hi) & 1)
-        enough = _count(key >= middle) >= k
-        lo, hi = torch.where(enough, middle, lo), torch.where(enough, hi, torch.maximum(middle - 1, lo))
-    return _turn_negatives(lo).view(x.dtype)
+    """The k-th largest entry."""
+    return _turn_negatives(kth_largest(order(x), k)[0]).view(x.dtype)
+
+
+def order(x: Tensor) -> Tensor:
+    """Whole numbers in the order of the floats: their bits."""
+    integer = torch.int64 if x.dtype == torch.float64 else torch.int32
+    return _turn_negatives((x + 0.0).contiguous().view(integer))  # + 0.0 makes -0.0 and 0.0 one number
+
+
+def kth_largest(
+    key: Tensor, k: Tensor, total: Callable[[Tensor], Tensor] | None = None, digit: int = 1
+) -> tuple[Tensor, Tensor]:
+    """The k-th largest key along the last dim, found `digit` bits at a time, and how many are at least as large.
+
+    `total` adds up the counts of all ranks. With it the key may lie anywhere above the next smaller one: where
+    exactly k keys are at least as large, nothing more is asked.
+    """
+    info = torch.iinfo(key.dtype)
+    k = k.to(torch.int64).clamp(min=1)
+    found = torch.full(k.shape, info.min, dtype=key.dtype, device=key.device)
+    count = torch.full_like(k, key.shape[-1])
+    for shift in range(info.bits - digit, -1, -digit):
+        # The bits of the smallest number with the next digit in place of its zeros; of a signed number the first is 1.
+        steps = [(d << shift) - (d >> (digit - 1) << info.bits if shift == info.bits - digit else 0)
+                 for d in range(1, 1 << digit)]  # fmt: skip
+        counts = torch.stack([_count(key >= (found ^ step)) for step in steps])
+        counts = counts if total is None else total(counts)
+        start = found
+        for step, enough in zip(steps, counts, strict=True):
+            found = torch.where(enough >= k, start ^ step, found)
+            count = torch.where(enough >= k, enough, count)
+        if total is not None and bool((count == k).all()):
+            break
+    return found, count
 
 
 def _turn_negatives(key: Tensor) -> Tensor:
