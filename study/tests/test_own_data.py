@@ -85,7 +85,10 @@ def test_ids_are_named_as_such(tmp_path):
     table["customer no"] = np.random.default_rng(0).permutation(240) + 1000
     table["name"] = [f"person {i}" for i in range(240)]
     table.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(DataError, match=r"at most 100 values, got 'name' 240 in 240 rows.*leave out with --drop name$"):
+    with pytest.raises(
+        DataError,
+        match=r"must repeat its values, got 'name' with 240 values in 240 rows, .*leave out with --drop name$",
+    ):
         data.load(str(tmp_path / "t.csv"), label="y")
     found = data.load(str(tmp_path / "t.csv"), label="y", drop=("name",))
     assert len(found.notes) == 1

@@ -52,6 +52,7 @@ NEEDS = {
     "docs/boosting.md": ("lightgbm", "make test-docs"),
     "docs/jax.md": ("jax", "make test-docs"),
     "docs/migration/entmax.md": ("entmax", "make test-docs"),
+    "docs/migration/jaxopt.md": ("jax", "make test-docs"),
     "docs/migration/lightgbm.md": ("lightgbm", "make test-docs"),
     "docs/rare-classes.md": ("lightgbm", "make test-docs"),
     "docs/sklearn.md": ("lightgbm", "make test-docs"),

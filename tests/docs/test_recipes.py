@@ -117,6 +117,42 @@ def check_conformal(lines):
     assert trained[1] < plain[1]
 
 
+def check_sampling(lines):
+    exact, sampled = (row(lines, f"chosen how often, {how}") for how in ("exact", "sampled"))
+    assert exact == pytest.approx(sampled, abs=0.01)
+    assert sum(exact) == pytest.approx(2, abs=0.01)
+    biases = {name: row(lines, name)[-1] for name in ("score function", "subsets hard, temperature 1")}
+    assert biases["score function"] < 0.03
+    assert biases["subsets hard, temperature 1"] > 0.15
+    for kind in ("hard=True", "soft"):
+        wide, narrow = (row(lines, f"soft_topk {kind}, tau {tau} ") for tau in ("1", "0.3"))
+        assert narrow[1] < wide[1] < 0.15, "less bias"
+        assert narrow[0] > wide[0], "for more spread"
+
+
+def check_quantiles(lines):
+    for tau in ("0.01", "0.0001", "1e-08"):
+        _, whole, _, between = row(lines, f"tau {tau}")
+        assert max(whole, between) <= 0.5
+        assert tau == "0.01" or whole < 0.001, "the middle of a gap"
+    assert any("torch.quantile: quantile() input tensor is too large" in line for line in lines)
+    assert row(lines, "2^24 + 1 entries, threshold:")[-1] == pytest.approx(0.9, abs=1e-6)
+    assert [row(lines, f"q {q}")[-1] for q in ("0.9    tau 1e-06", "0.9005 tau 1e-06")] == [0, 1]
+
+
+def check_quantile_balancing(lines):
+    step, quantile, assigned = (row(lines, way) for way in ("loss-free bias", "Quantile Balancing", "soft_assignment"))
+    assert step[0] == quantile[0] == assigned[0] > 200
+    assert max(quantile[1:] + assigned[1:]) < 30
+    assert step[1] > 200
+
+
+def check_retrieval(lines):
+    means = {name: row(lines, name)[-1] for name in ("soft_topk, k = 10", "NT-Xent", "Multi-similarity", "the pixels")}
+    assert means["soft_topk, k = 10"] > means["NT-Xent"] > means["the pixels"] + 10
+    assert means["Multi-similarity"] > means["the pixels"] + 5
+
+
 def check_precision_at_budget(lines):
     for name in ("cross-entropy  ", "+ cross-entropy", "+ precision"):
         mean, least, most = row(lines, name)

@@ -93,11 +93,13 @@ def found_by(index, word):
 WORDS = {
     "top-k": "index.html", "topk": "index.html", "MoE": "recipes/experts.html", "routing": "recipes/experts.html",
     "quantile": "tau-and-k.html", "straight-through": "faq.html", "sparsemax": "migration/entmax.html",
-    "soft_topk": "start.html", "budget": "tau-and-k.html", "gumbel": "which-top-k.html", "bibtex": "index.html",
+    "soft_topk": "start.html", "budget": "tau-and-k.html", "gumbel": "recipes/sampling.html", "bibtex": "index.html",
     "attention": "recipes/selection.html", "imbalanced": "rare-classes.html", "Windows": "install.html",
     "deterministic": "edges.html", "fp16": "edges.html", "causal mask": "recipes/selection.html",
     "softtorch": "which-top-k.html", "LapSum": "which-top-k.html", "onnx": "recipes/serve.html",
-    "could not convert string": "sklearn.html",
+    "could not convert string": "sklearn.html", "quantile balancing": "recipes/quantile-balancing.html",
+    "jaxopt": "migration/jaxopt.html", "optax": "migration/jaxopt.html", "retrieval": "recipes/retrieval.html",
+    "torch.quantile": "recipes/quantiles.html", "projection_box_section": "migration/jaxopt.html",
 }  # fmt: skip
 
 

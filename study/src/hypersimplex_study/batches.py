@@ -1,5 +1,6 @@
 """Batches on the device of the model: crops, flips and normalization of a whole batch at once, in plain torch."""
 
+import shlex
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,6 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from hypersimplex_study.formats import Array
+from hypersimplex_study.own_columns import WIDE
 from hypersimplex_study.samples import Data, stratified
 
 
@@ -119,6 +121,11 @@ def check_rows(data: Data) -> None:
     """Refuse what only boosted trees can be trained on."""
     if data.is_image:
         return
+    for name in data.categories:
+        raise ValueError(
+            f"network must be lightgbm or lightgbm-paper for {data.name}, whose text column {name!r} has more than "
+            f"{WIDE} values; or leave it out with --drop {shlex.quote(name)}"
+        )
     what = "are sparse" if sparse.issparse(data.train_x) else "have gaps" if _has_gaps(data) else None
     if what:
         raise ValueError(f"network must be lightgbm or lightgbm-paper for {data.name}, whose rows {what}")

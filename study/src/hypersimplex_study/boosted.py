@@ -83,7 +83,9 @@ def prepare(data: Data, subset: int | None, validation: float, threads: int) -> 
     def dataset(x: Any, y: Array, which: Array | None, reference: Any = None) -> Any:
         if which is not None and len(which) < len(y):
             x, y = Rows(x, which) if isinstance(x, np.memmap) else x[which], y[which]
-        made = lgb.Dataset(x, y, reference=reference, params={**BINS, "num_threads": threads})
+        categories: Any = sorted(data.categories.values()) or "auto"
+        params = {**BINS, "num_threads": threads}
+        made = lgb.Dataset(x, y, reference=reference, params=params, categorical_feature=categories)
         return made.construct()
 
     train = dataset(data.train_x, data.train_y, rows)

@@ -3,10 +3,9 @@
 import difflib
 import importlib
 import os
-import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from hypersimplex_study.formats import Array, DataError
+from hypersimplex_study.own_columns import as_numbers
 from hypersimplex_study.samples import Data, set_aside, with_test_set
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
-WIDE = 100  # values of a text column, each of which becomes a column of numbers
 FAR = 1e4  # standard deviations from zero: single precision keeps three digits of a difference there
 
 
@@ -41,9 +40,7 @@ def is_entry_point(name: str) -> bool:
 
 
 def table(path: Path, label: str | None, drop: tuple[str, ...] = ()) -> Data:
-    """Numbers as they are, text as one column a value; a fifth of the rows, the same every time, is the test set."""
-    import pandas as pd
-
+    """Columns as `own_columns` reads them; a fifth of the rows, the same every time, is the test set."""
     frame = _read_frame(path)
     if label is None:
         raise DataError(f"label must name the label column of {path}; its columns are {_listed(frame)}")
@@ -59,19 +56,16 @@ def table(path: Path, label: str | None, drop: tuple[str, ...] = ()) -> Data:
     features = frame.drop(columns=[label, *drop])
     if features.shape[1] == 0:
         raise DataError(f"{path} must have a column beside {label!r}, got none that is not dropped")
-    text = [c for c in features.columns if not pd.api.types.is_numeric_dtype(features[c])]
-    _refuse_wide(path, features[text])
-    notes = tuple(_looks_like_an_id(path, features))
-    numbers = pd.get_dummies(features, columns=text, dummy_na=False)
-    x = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
-    _refuse_large(path, numbers.columns, x)
+    names, x, categories, notes = as_numbers(path, features)
     train, test = set_aside(path.stem, y)
     train_x, test_x = _single(x[train], x[test])
     # Gaps are filled with what is typical of the training rows; the test rows have no say.
     with np.errstate(all="ignore"):
         typical = np.array([np.median(c[np.isfinite(c)]) if np.isfinite(c).any() else 0.0 for c in train_x.T])
+    typical[[names.index(name) for name in categories]] = np.nan  # LightGBM keeps a gap among categories
     train_x, test_x = (np.where(np.isfinite(x), x, typical.astype(np.float32)) for x in (train_x, test_x))
-    return Data(path.stem, train_x, y[train], test_x, y[test], classes, notes=notes)
+    found = {name: names.index(name) for name in categories}
+    return Data(path.stem, train_x, y[train], test_x, y[test], classes, notes=notes, categories=found)
 
 
 def _single(train: Array, test: Array) -> tuple[Array, Array]:
@@ -126,51 +120,6 @@ def _classes(path: Path, column: Any) -> tuple[tuple[str, ...], Array]:
     if len(classes) > len(column) // 2:
         raise DataError(f"{path}: column {label!r} must repeat its classes, got {len(classes)} in {len(column)} rows")
     return tuple(classes.tolist()), y.astype(np.int64)
-
-
-def _refuse_wide(path: Path, text: Any) -> None:
-    """Texts that hardly repeat tell rows apart, not classes."""
-    counts = {c: _different(path, text[c]) for c in text.columns}
-    wide = [c for c, count in counts.items() if count > WIDE]
-    if wide:
-        said = ", ".join(f"{c!r} {counts[c]}" for c in wide)
-        leave = " ".join(f"--drop {shlex.quote(str(c))}" for c in wide)
-        raise DataError(
-            f"{path}: a text column must have at most {WIDE} values, got {said} in {len(text)} rows, as IDs and names "
-            f"have; leave out with {leave}"
-        )
-
-
-def _different(path: Path, column: Any) -> int:
-    try:
-        return int(column.nunique())
-    except TypeError as error:
-        kind = type(column.dropna().iloc[0]).__name__
-        raise DataError(
-            f"{path}: column {column.name!r} must hold a number or a text in every row, got {kind}; "
-            f"leave it out with --drop {shlex.quote(str(column.name))}"
-        ) from error
-
-
-def _refuse_large(path: Path, names: Any, x: Array) -> None:
-    """Trained on are numbers in single precision, in which larger ones are infinite."""
-    largest = float(np.finfo(np.float32).max)
-    for row, i in np.argwhere(np.isfinite(x) & (np.abs(x) > largest))[:1]:
-        raise DataError(
-            f"{path}: column {names[i]!r} must hold numbers between {-largest:.2g} and {largest:.2g}, got "
-            f"{x[row, i]:g}; leave it out with --drop {shlex.quote(str(names[i]))}"
-        )
-
-
-def _looks_like_an_id(path: Path, features: Any) -> Iterator[str]:
-    """A whole number that is another in every row is a row's name: a network can only learn it by heart."""
-    for c in features.columns:
-        column = features[c]
-        if column.dtype.kind in "iu" and len(column) >= 20 and column.nunique() == len(column):
-            yield (
-                f"{path}: column {c!r} looks like an ID, {len(column)} different whole numbers in as many rows; "
-                f"leave it out with --drop {shlex.quote(str(c))}"
-            )
 
 
 def image_folder(path: Path, resize: int | None = None) -> Data:

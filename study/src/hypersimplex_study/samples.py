@@ -1,8 +1,8 @@
 """What a data set is to the study: arrays of training and of test samples."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,8 @@ class Data:
     model: Callable[[], Any] | None = None  # makes the network, for one's own entry point
     # The publisher's own split, taken instead of a part of the training set.
     validation: tuple[Any, Array] | None = None
+    # Columns whose numbers stand for categories, too many for a network: by name, where each is.
+    categories: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what its owner should look at
     digest: str | None = None  # of the content, where it is known without reading all of it
 
