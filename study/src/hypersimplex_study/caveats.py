@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from hypersimplex_study.config import RunConfig, is_foil, short
 from hypersimplex_study.records import Run
-from hypersimplex_study.results import best_epoch
+from hypersimplex_study.results import beside, best_epoch
 from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.speed import Reach
 from hypersimplex_study.stats import Cell, Result, choose_settings
@@ -19,7 +19,7 @@ ONE_CLASS = 0.95  # of the test samples
 def caveats(
     runs: Sequence[Run], results: Sequence[Result], cells: Sequence[Cell], reached: Sequence[Reach] = ()
 ) -> list[str]:
-    config = {r.key: r.config for r in runs}
+    config = {r.key: r.config for r in [*runs, *beside(runs)]}
     found = [*not_finished(runs, cells), *at_the_edge(config, results), *at_two_rates(config, cells, reached)]
     return [*found, *small_splits(runs), *one_class(runs, cells)]
 

@@ -69,7 +69,7 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
         speed, training = speeds[kind]
         here = training.prepared
         evaluated = len(here.validation_rows) + len(here.test_y)
-        if config.evaluation == "recomputed":
+        if config.evaluation != "running":
             evaluated += len(training.part)
         samples = len(here.train_rows)
         epoch = passes(config, samples) * samples * speed.train + evaluated * speed.evaluate

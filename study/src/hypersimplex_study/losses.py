@@ -1,16 +1,20 @@
 """The losses of a study. Each is a module with a value, and with its own way to decide a class.
 
+HyperSimplex decides by its thresholds. The other losses have as much help: offsets fitted on the same training samples.
+
 Squared errors are means over samples and classes, in HyperSimplex as in MSE, as in the paper's released code.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from hypersimplex.torch import HyperSimplexLoss
 from hypersimplex_study.config import RunConfig
+from hypersimplex_study.evaluation import fit_offsets
 
 
 def squentropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -53,13 +57,37 @@ class Argmax(nn.Module):
         return logits.argmax(1)
 
 
+class Offsets(Argmax):
+    """The same with one offset per class and one scale, fitted by log loss: their scores decide."""
+
+    offset: Tensor
+    scale: Tensor
+
+    def __init__(self, value: Callable[[Tensor, Tensor], Tensor], classes: int) -> None:
+        super().__init__(value)
+        self.register_buffer("offset", torch.zeros(classes))
+        self.register_buffer("scale", torch.ones(()))
+
+    def calibrate(self, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+        logits, target = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        scale, offset = fit_offsets(target.cpu().numpy(), logits.double().cpu().numpy())
+        self.scale, self.offset = self.scale.new_tensor(scale), self.offset.new_tensor(offset)
+
+    def scores(self, logits: Tensor) -> Tensor:
+        return logits * self.scale + self.offset
+
+    def predict(self, logits: Tensor) -> Tensor:
+        return self.scores(logits).argmax(1)
+
+
 class HyperSimplex(HyperSimplexLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         # The library's mean is of one half of the sum over the classes.
         return super().forward(input, target) * (2 / input.shape[1])
 
 
-def make_loss(config: RunConfig) -> nn.Module:
+def make_loss(config: RunConfig, classes: int) -> nn.Module:
     if config.tau is None:
-        return Argmax(PLAIN[config.training().loss])
+        value = PLAIN[config.training().loss]
+        return Offsets(value, classes) if config.evaluation == "offsets" else Argmax(value)
     return HyperSimplex(tau=config.tau, prior=config.prior)

@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex_study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, question
+from hypersimplex_study.config import TREES, RunConfig, is_a, kinds_of, one_of, question, trained
 from hypersimplex_study.engines import Engine, OnEpoch
 from hypersimplex_study.measures import METRICS
 from hypersimplex_study.results import result
@@ -51,7 +51,7 @@ class Study:
     momentum: float = 0.9
     augment: bool = False
     precision: str = "float32"
-    evaluation: str = "recomputed"
+    evaluation: str = "offsets"
     min_steps: int | None = None
     tuning_epochs: int | None = None  # of the tuning runs; None: as many as of the compared ones
     # How many of the seeds the losses run that are neither the baseline nor the primary one; None: all.
@@ -110,8 +110,8 @@ class Study:
     @property
     def compared_pair(self) -> list[str]:
         """The variants of the two trainings that the primary question is about: all seeds are theirs."""
-        wanted = {VARIANTS[loss][0] for loss in question(self.loss, self.network in TREES) if loss}
-        return [loss for loss in self.loss if VARIANTS[loss][0] in wanted]
+        wanted = {trained(loss) for loss in question(self.loss, self.network in TREES) if loss}
+        return [loss for loss in self.loss if trained(loss) in wanted]
 
     def tuning(self) -> list[RunConfig]:
         """The runs that only choose settings."""

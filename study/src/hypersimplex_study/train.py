@@ -101,7 +101,7 @@ class Training:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = model
         self.forward = torch.compile(model) if runtime.compile else model
-        self.loss = make_loss(config).to(self.device)
+        self.loss = make_loss(config, len(data.classes)).to(self.device)
         if config.optimizer == "adam":
             self.optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), config.lr)
         else:
@@ -195,8 +195,8 @@ class Training:
         return float(total) / (len(rows) * self.passes), lr
 
     def recompute(self) -> None:
-        """Before an evaluation: set statistics and thresholds for the present weights, unless running ones decide."""
-        if self.config.evaluation == "recomputed":
+        """Before an evaluation: set statistics and offsets for the present weights, unless running ones decide."""
+        if self.config.evaluation != "running":
             here = self.prepared
 
             def logits(rows: Tensor) -> Tensor:

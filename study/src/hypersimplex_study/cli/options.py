@@ -156,8 +156,9 @@ class RunOptions:
     evaluation: Annotated[
         str | None,
         typer.Option(
-            help="Where BatchNorm statistics and thresholds come from: recomputed (over training samples, before every "
-            "evaluation) or running (as training left them); default recomputed."
+            help="Where BatchNorm statistics and thresholds come from: offsets (over training samples, before every "
+            "evaluation, with offsets for the losses without thresholds), recomputed (the same without offsets) or "
+            "running (as training left them); default offsets."
         ),
     ] = None
     min_steps: Annotated[
