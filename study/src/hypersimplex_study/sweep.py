@@ -7,9 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex_study.config import TREES, RunConfig, is_a, kinds_of, one_of, question, trained
+from hypersimplex_study.config import TREES, RunConfig, is_a, is_own, kinds_of, one_of, question, trained
 from hypersimplex_study.engines import Engine, OnEpoch
 from hypersimplex_study.measures import METRICS
+from hypersimplex_study.own_losses import check_code, code_of
 from hypersimplex_study.results import result
 from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.setup import check
@@ -98,11 +99,13 @@ class Study:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
         single = [f.name for f in fields(RunConfig) if hasattr(self, f.name) and f.name not in LISTS]
         shared = {name: getattr(self, name) for name in single}
+        # Of one's own losses: read once, though every run of theirs has it.
+        codes = {loss: code_of(loss) for loss in self.loss if is_own(loss)}
         found = {}
         for seed, dataset, batch, loss, lr, tau in product(
             seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
         ):
-            batch = min(batch, self.samples.get(dataset, batch))
+            batch, shared["code"] = min(batch, self.samples.get(dataset, batch)), codes.get(loss)
             run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, lr=lr, tau=tau, **shared)
             found[run.key()] = run
         return list(found.values())
@@ -175,6 +178,7 @@ def run_study(
         if command is not None:
             store.add_command(command)
             command = None
+        check_code(store, configs)
         store.add_runs(configs, tuning=tuning)
         missing = pending(store, trainings(configs))
         on_phase(name, sum(c.epochs for c in missing))

@@ -101,7 +101,7 @@ class Training:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = model
         self.forward = torch.compile(model) if runtime.compile else model
-        self.loss = make_loss(config, len(data.classes)).to(self.device)
+        self.loss: Any = make_loss(config, len(data.classes)).to(self.device)
         if config.optimizer == "adam":
             self.optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), config.lr)
         else:
@@ -183,11 +183,13 @@ class Training:
         self.loss.train()
         # One number on the device, read once an epoch: reading it at every step would wait for the device.
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        lr, step = config.lr, number * self.steps_per_epoch
+        lr, step, steps = config.lr, number * self.steps_per_epoch, config.epochs * self.steps_per_epoch
         for _ in range(self.passes):
             order = rows[torch.randperm(len(rows), generator=self.generator)]
             for part in torch.split(order, config.batch_size):
-                lr = learning_rate(config, step, config.epochs * self.steps_per_epoch)
+                lr = learning_rate(config, step, steps)
+                if hasattr(self.loss, "begin_step"):
+                    self.loss.begin_step(step / steps)
                 for group in self.optimizer.param_groups:
                     group["lr"] = lr
                 total += self.step(part) * len(part)

@@ -18,6 +18,7 @@ Options = TypeVar("Options")
 class Preset(str, Enum):
     demo = "demo"
     laptop = "laptop"
+    laptop_pair = "laptop-pair"
     paper = "paper"
     laptop_tabular = "laptop-tabular"
     paper_tabular = "paper-tabular"
@@ -73,7 +74,7 @@ class RunOptions:
         Preset | None,
         typer.Option(
             metavar="NAME",
-            help="Study to start from: demo, laptop, paper, laptop-tabular, paper-tabular. The other options override "
+            help="Study to start from: demo, laptop, laptop-pair, paper, laptop-tabular, paper-tabular. The other options override "
             "parts of it. The defaults shown here apply without a preset.",
         ),
     ] = None
@@ -99,7 +100,7 @@ class RunOptions:
         list[str] | None,
         many(
             "NAME",
-            "A loss from the lists above.",
+            "A loss from the lists above, or module:function.",
             "cross-entropy, hinge, mse, hypersimplex; for boosted trees binary, hypersimplex",
         ),
     ] = None

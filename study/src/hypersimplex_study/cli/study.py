@@ -45,7 +45,8 @@ def run(options: RunOptions) -> None:
     """Run a study. Runs that the store already holds are not repeated.
 
     Losses for networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
-    hypersimplex-half. With -argmax behind a name, plain argmax decides in place of offsets or thresholds.
+    hypersimplex-half, hypersimplex-first-quarter, hypersimplex-first-half. With -argmax behind a
+    name, plain argmax decides in place of offsets or thresholds.
 
     Losses for boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
     """
