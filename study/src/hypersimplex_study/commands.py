@@ -18,7 +18,7 @@ from hypersimplex_study.engines import Engine, InProcess, Processes
 from hypersimplex_study.formats import DataError
 from hypersimplex_study.locks import is_claimed
 from hypersimplex_study.own import is_entry_point
-from hypersimplex_study.presets import PRESETS
+from hypersimplex_study.presets import PRESETS, full
 from hypersimplex_study.records import Run
 from hypersimplex_study.report import gather, place_of, render
 from hypersimplex_study.sanity import logistic_regression, sentence
@@ -47,6 +47,8 @@ def main(options: "RunOptions", line: str) -> bool:
     # What somebody chose for this data: in a file or by an option.
     chosen = {*settings, *(name for name, value in vars(options).items() if value not in (None, []))}
     study = fitted(console, study, runtime, chosen, options.store)
+    if options.full:
+        console.print(estimate.cost(study, runtime))
     if options.dry_run:
         dry_run(console, study, runtime, options.processes or 1, options.store)
         return True
@@ -56,6 +58,10 @@ def main(options: "RunOptions", line: str) -> bool:
 def make_study(options: "RunOptions", settings: Mapping[str, Any]) -> Study:
     """A preset, changed by a file's settings, changed by options; some options are no field of a study."""
     study = PRESETS[options.preset.value] if options.preset else Study()
+    if options.full:
+        if study is not PRESETS["speedrun"]:
+            raise ValueError("full must be left out without the preset speedrun")
+        study = full(study)
     given = {f.name: getattr(options, f.name) for f in fields(Study) if hasattr(options, f.name)}
     study = override(override(study, settings, str(options.config)), given)
     trees = study.network in TREES
@@ -167,7 +173,7 @@ def dry_run(console: Terminal, study: Study, runtime: Runtime, processes: int, p
 
 
 def _at_any_setting(config: RunConfig) -> RunConfig:
-    return replace(config, lr=1.0, tau=None)
+    return replace(config, lr=1.0, tau=None, bias_rate=1.0, smoothing=0.0)
 
 
 def _grid_tables(todo: Sequence[tuple[str, list[RunConfig]]], times: Mapping[str, float]) -> list[Table]:

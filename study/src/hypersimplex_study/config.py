@@ -35,6 +35,7 @@ TREES = ("lightgbm", "lightgbm-paper")
 # What only networks use, with the value that all runs of boosted trees have.
 OF_NETWORKS: dict[str, Any] = {"batch_size": 0, "optimizer": "adam", "schedule": "constant", "momentum": 0.0}
 OF_NETWORKS |= {"augment": False, "precision": "float32", "evaluation": "running", "min_steps": None}
+OF_NETWORKS |= {"bias_rate": 1.0, "smoothing": 0.0, "weight_decay": 0.0, "flips": False}
 # The one question of a study is asked of the first of these that it has, against the baseline.
 PRIMARY = (
     "hypersimplex",
@@ -44,13 +45,13 @@ PRIMARY = (
     "hypersimplex-paper",
     "hypersimplex-argmax",
 )
-OPTIMIZERS = ("adam", "sgd")
-SCHEDULES = ("constant", "linear", "cosine", "warmup")
+OPTIMIZERS = ("adam", "sgd", "nesterov")
+SCHEDULES = ("constant", "linear", "cosine", "warmup", "triangular")
 EVALUATIONS = ("offsets", "recomputed", "running")
 PRECISIONS = ("float32", "bfloat16")
 # Fields that came later, with the value that stands for the runs before them: their keys stay what they were.
 LATER: dict[str, Any] = {"evaluation": "running", "min_steps": None, "tunes_for": None, "drop": (), "resize": None}
-LATER |= {"code": None}
+LATER |= {"code": None, "bias_rate": 1.0, "smoothing": 0.0, "weight_decay": 0.0, "flips": False}
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class RunConfig:
     optimizer: str = "adam"
     lr: float = 1e-3
     schedule: str = "constant"
-    momentum: float = 0.9  # sgd only
+    momentum: float = 0.9  # sgd and nesterov only
     augment: bool = False
     precision: str = "float32"
     # What decides on the evaluated samples: BatchNorm statistics, thresholds and the offsets of the losses without
@@ -89,6 +90,10 @@ class RunConfig:
     drop: tuple[str, ...] = ()  # columns of a CSV or Parquet file that are left out
     resize: int | None = None  # images of a folder are made this wide and high
     code: str | None = None  # of a loss `module:function`: a hash of its source
+    bias_rate: float = 1.0  # sgd and nesterov: times the learning rate, that of BatchNorm's biases
+    smoothing: float = 0.0  # cross-entropy only: the part of every label that is spread over all classes
+    weight_decay: float = 0.0  # sgd and nesterov: decoupled from the learning rate
+    flips: bool = False  # an image is decided by the mean of its logits and its mirror image's
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
@@ -117,8 +122,13 @@ class RunConfig:
             raise ValueError(f"tunes_for must be at least epochs, {self.epochs}, got {self.tunes_for}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr}")
+        for name in ("lr", "bias_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing must be at least 0 and below 1, got {self.smoothing}")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
         # What a loss does not use must not make two runs of one: it is set to one value.
         base = trained(self.loss)
         simplex = base.startswith("hypersimplex")
@@ -133,7 +143,10 @@ class RunConfig:
             raise ValueError(f"prior must be between 0 and 1, got {prior}")
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "momentum", self.momentum if self.optimizer == "sgd" else 0.0)
+        object.__setattr__(self, "smoothing", self.smoothing if base == "cross-entropy" else 0.0)
+        if self.optimizer == "adam":
+            for name, value in {"momentum": 0.0, "bias_rate": 1.0, "weight_decay": 0.0}.items():
+                object.__setattr__(self, name, value)
 
     @property
     def is_trees(self) -> bool:
@@ -174,6 +187,10 @@ class RunConfig:
             parts.append(f"tau {short(self.tau)}")
         if trained(self.loss) in ("hypersimplex", "hypersimplex-ones") and self.prior is not None:
             parts.append(f"prior {short(self.prior)}")
+        if self.bias_rate != 1:
+            parts.append(f"bias {short(self.bias_rate)}")
+        if self.smoothing:
+            parts.append(f"smoothing {short(self.smoothing)}")
         return ", ".join(parts)
 
 

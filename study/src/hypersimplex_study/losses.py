@@ -131,6 +131,8 @@ def make_loss(config: RunConfig, classes: int) -> nn.Module:
     name = trained(config.loss)
     if config.tau is None or name in PHASES:
         value: Any = own_losses.make(config) if is_own(name) else PLAIN.get(name, F.cross_entropy)
+        if config.smoothing:
+            value = partial(F.cross_entropy, label_smoothing=config.smoothing)
         if hasattr(value, "predict"):
             own: nn.Module = value
             return own

@@ -13,7 +13,7 @@ from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.stats import Result
 
 # Everything else of a configuration is the protocol: losses are only compared within one.
-COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior", "code"}
+COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior", "code", "bias_rate", "smoothing"}
 
 
 def protocol(config: RunConfig) -> dict[str, object]:

@@ -23,7 +23,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LISTS = ("dataset", "loss", "batch_size", "seed", "lr", "tau", "tuning_seed")
+SETTINGS = ("lr", "tau", "bias_rate", "smoothing")
+LISTS = ("dataset", "loss", "batch_size", "seed", *SETTINGS, "tuning_seed")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Study:
     seed: tuple[int, ...] = (0, 42, 1337, 2025, 31415)
     lr: tuple[float, ...] = (1e-3,)
     tau: tuple[float, ...] = (1.5,)
+    bias_rate: tuple[float, ...] = (1.0,)
+    smoothing: tuple[float, ...] = (0.0,)
     # Seeds that only choose between settings; the compared seeds then run the chosen setting alone.
     tuning_seed: tuple[int, ...] = ()
     prior: float | None = None
@@ -50,6 +53,8 @@ class Study:
     optimizer: str = "adam"
     schedule: str = "constant"
     momentum: float = 0.9
+    weight_decay: float = 0.0
+    flips: bool = False
     augment: bool = False
     precision: str = "float32"
     evaluation: str = "offsets"
@@ -89,7 +94,7 @@ class Study:
 
     @property
     def several_settings(self) -> bool:
-        return len(self.lr) * len(self.tau) > 1
+        return any(len(getattr(self, name)) > 1 for name in SETTINGS)
 
     @property
     def tunes(self) -> bool:
@@ -102,11 +107,13 @@ class Study:
         # Of one's own losses: read once, though every run of theirs has it.
         codes = {loss: code_of(loss) for loss in self.loss if is_own(loss)}
         found = {}
-        for seed, dataset, batch, loss, lr, tau in product(
-            seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
-        ):
+        settings = [
+            dict(zip(SETTINGS, values, strict=True)) for values in product(*(getattr(self, n) for n in SETTINGS))
+        ]
+        places = product(seeds, self.dataset, self.batch_size, self.loss)
+        for (seed, dataset, batch, loss), setting in product(places, settings):
             batch, shared["code"] = min(batch, self.samples.get(dataset, batch)), codes.get(loss)
-            run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, lr=lr, tau=tau, **shared)
+            run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, **setting, **shared)
             found[run.key()] = run
         return list(found.values())
 
@@ -133,7 +140,8 @@ class Study:
 
     def at_one_setting(self) -> list[RunConfig]:
         """The compared runs as if the first setting had been chosen: as many as there will be, at the same cost."""
-        return (replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self).compared()
+        first = {name: getattr(self, name)[:1] for name in SETTINGS}
+        return (replace(self, **first) if self.tunes else self).compared()
 
     def first(self) -> list[RunConfig]:
         """The runs that need no choice: the tuning runs where the study tunes, all runs otherwise."""
