@@ -106,7 +106,7 @@ def test_both_arms_have_as_many_settings():
     study = PRESETS["speedrun"]
     runs = study.tuning()
     counts = {loss: len({c.setting() for c in runs if c.loss == loss}) for loss in study.loss}
-    assert counts == {"cross-entropy": 54, "hypersimplex": 54}
+    assert counts == {"cross-entropy": 63, "hypersimplex": 63}
     assert not set(study.seed) & set(study.tuning_seed)
     assert (full(study).width, len(full(study).seed)) == (64, 50)
 

@@ -18,6 +18,7 @@ from hypersimplex_study.cli.shared import (
     existing,
     explained,
     fail,
+    stopped_by_sigterm,
     write,
 )
 
@@ -51,7 +52,7 @@ def run(options: RunOptions) -> None:
     Losses for boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
     """
     try:
-        with explained(ImportError):
+        with stopped_by_sigterm(), explained(ImportError):
             from hypersimplex_study import commands
 
             finished = commands.main(options, shlex.join(["hypersimplex", *sys.argv[1:]]))
