@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from hypersimplex_study import estimate
 from hypersimplex_study.cli import app
-from hypersimplex_study.config import VARIANTS, RunConfig
+from hypersimplex_study.config import DESCRIPTIONS, RunConfig
 from hypersimplex_study.store import Store, StoreError
 from hypersimplex_study.sweep import Study
 
@@ -54,7 +54,7 @@ def test_help_shows_the_defaults_and_every_variant_at_eighty_columns():
     assert "…" not in output
     # the column of the help alone, unwrapped
     text = " ".join(re.sub(r"^.*?\s{2,}", "", line.strip("│ ")) for line in output.splitlines())
-    for name in VARIANTS:
+    for name in DESCRIPTIONS:
         assert name in output
     for field in fields(Study):
         value = getattr(Study(), field.name)

@@ -2,13 +2,16 @@
 
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F  # noqa: N812
 
 from hypersimplex_study import evaluation
 from hypersimplex_study.config import EVALUATIONS, LATER, RunConfig, from_mapping
 from hypersimplex_study.data import load_cached
+from hypersimplex_study.losses import Offsets
 from hypersimplex_study.train import Runtime, Training
 
 CNN = RunConfig(network="cnn", width=4, epochs=2, batch_size=256, lr=1e-2)
@@ -51,13 +54,58 @@ def test_thresholds_are_exact_at_the_present_weights():
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_training_is_the_same_whatever_evaluates_it(loss):
-    first, second = (make(replace(CNN, loss=loss, augment=True, evaluation=e)) for e in EVALUATIONS)
-    for training in (first, second):
+    trainings = [make(replace(CNN, loss=loss, augment=True, evaluation=e)) for e in EVALUATIONS]
+    for training in trainings:
         training.run_epoch(), training.run_epoch()
-    assert [e.train_loss for e in first.history] == [e.train_loss for e in second.history]
-    for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True):
-        assert torch.equal(a, b)
-    assert first.history[-1].test_accuracy != second.history[-1].test_accuracy
+    first = trainings[0]
+    for other in trainings[1:]:
+        assert [e.train_loss for e in first.history] == [e.train_loss for e in other.history]
+        for a, b in zip(first.model.parameters(), other.model.parameters(), strict=True):
+            assert torch.equal(a, b)
+    assert first.history[-1].test_accuracy != trainings[-1].history[-1].test_accuracy
+
+
+def test_offsets_and_scale_are_those_of_least_log_loss():
+    """Logits off by an offset per class and a scale: the fit undoes both, up to what the samples say."""
+    generator = torch.Generator().manual_seed(0)
+    true = 2 * torch.randn(20_000, 5, generator=generator, dtype=torch.float64)
+    y = torch.distributions.Categorical(logits=true).sample()
+    shift = torch.tensor([3.0, -1.0, 0.0, 2.0, -4.0], dtype=torch.float64)
+    logits, loss = 4 * (true - shift), Offsets(F.cross_entropy, 5)
+    loss.calibrate([(logits[:9000], y[:9000]), (logits[9000:], y[9000:])])
+    assert loss.scale.item() == pytest.approx(0.25, rel=0.05)
+    torch.testing.assert_close(loss.offset - loss.offset.mean(), shift.float(), rtol=0, atol=0.15)
+    assert F.cross_entropy(loss.scores(logits), y) <= F.cross_entropy(true, y)
+    assert loss.predict(logits).eq(y).double().mean() > logits.argmax(1).eq(y).double().mean() + 0.1
+
+
+def test_the_fit_stays_finite_where_all_samples_are_right_or_a_class_is_missing():
+    y = np.arange(300) % 3
+    scale, offset = evaluation.fit_offsets(y, 50.0 * np.eye(4)[y])
+    assert 0 < scale < 1
+    assert np.isfinite(offset).all()
+    for logits in (np.zeros((6, 2)), np.full((6, 2), np.inf)):
+        with np.errstate(invalid="ignore"):
+            scale, offset = evaluation.fit_offsets(np.arange(6) % 2, logits)
+        assert (scale, offset.tolist()) == (1.0, [0.0, 0.0])
+
+
+def test_cross_entropy_has_the_help_that_hypersimplex_has():
+    """A bias that is wrong by as much for every sample costs plain argmax, and offsets nothing."""
+    config = RunConfig(epochs=2, batch_size=128, lr=1e-2)
+    training = make(config)
+    before = training.run_epoch()
+    with torch.no_grad():
+        training.model[-1].bias[3] += 100
+    training.recompute()
+    found = training.evaluate()
+    assert found["test_argmax"] < 0.2
+    assert found["test_accuracy"] == pytest.approx(before.test_accuracy, abs=0.01)
+    assert found["test_auc"] == pytest.approx(before.test_auc, abs=0.01)
+    assert found["test_auc_argmax"] < before.test_auc - 0.05
+    epoch = make(replace(config, evaluation="recomputed")).run_epoch()
+    assert epoch.test_accuracy == epoch.test_argmax == before.test_argmax
+    assert epoch.test_auc_argmax is None
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -89,14 +89,15 @@ def test_two_commands_on_one_store_share_the_work(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("background", [False, True], ids=["ctrl-c", "sigterm-in-the-background"])
+def test_ctrl_c_or_sigterm_says_how_to_go_on(tmp_path, background):
     command = [sys.executable, "-m", "hypersimplex_study", "study", "run", "--store", str(tmp_path / "s.sqlite")]
     command += ["--epochs", "100000", "--loss", "mse", "--seed", "0", "--threads", "1"]
     # What runs in the background of a script ignores Ctrl-C, and so would its children.
     heed = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", heed, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    started = ["sh", "-c", '"$@" & echo $!; wait $!', "sh"] if background else [sys.executable, "-c", heed]
+    process = subprocess.Popen([*started, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pid = int(process.stdout.readline()) if background else process.pid
     config = RunConfig(loss="mse", epochs=100000)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
@@ -105,9 +106,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path):
             with Store(tmp_path / "s.sqlite") as store:
                 if store.epochs(config.key()):
                     break
-    process.send_signal(signal.SIGINT)
+    os.kill(pid, signal.SIGTERM if background else signal.SIGINT)
     try:
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 130

@@ -148,7 +148,7 @@ def grid(best, rates=RATES):
 def test_a_best_rate_at_the_edge_is_warned_of(best, which):
     found = warnings(grid(best))
     beyond = {"lowest": "below", "highest": "above"}.get(which)
-    text = f"digits: the best learning rate, {best:g}, is the {which} tried for mse at 100; try one {beyond} it."
+    text = f"digits: the best learning rate is the {which} tried for mse at 100 ({best:g}); try one {beyond} it."
     assert found == ([text] if which else [])
 
 
@@ -176,8 +176,16 @@ def test_a_tiny_test_set_is_warned_of(samples, warned):
 @pytest.mark.parametrize(("share", "warned"), [(0.94, False), (0.95, True)])
 def test_a_model_that_decides_one_class_is_warned_of(share, warned):
     runs = [*grid(0.01), made("mse", 1, (0.5,), lr=0.01, share=share)]
-    expected = "digits: mse at batch size 100 decides one class for 95 % of the test samples in 1 of 2 runs: it has "
-    assert warnings(runs) == ([f"{expected}learned little beside the majority class."] if warned else [])
+    where = "mse at batch size 100 for 95 % of the test samples in 1 of 2 runs"
+    expected = f"digits: one class is decided by {where}: what is learned is little beside the majority class."
+    assert warnings(runs) == ([expected] if warned else [])
+
+
+def test_warnings_of_one_kind_are_one():
+    runs = [made(loss, 0, (0.5,), lr=lr, batch=b, share=1.0) for loss in ("mse", "hinge") for lr in RATES for b in (50, 100)]
+    found = warnings(runs)
+    assert sum("one class" in w for w in found) == 1
+    assert sum("tried for" in w for w in found) <= 2
 
 
 @pytest.mark.parametrize("lr", [0.01, 0.003])
@@ -203,9 +211,9 @@ def test_warnings_tell_apart_rates_that_are_equal_to_six_digits():
     ]
     assert any(f"hypersimplex {near} and cross-entropy 0.003 at" in w for w in warnings(runs))
     runs = [made(loss, 0, SLOW, lr=lr) for loss in ("cross-entropy", "hypersimplex") for lr in (0.003, near)]
-    assert any("the best learning rate, 0.003, is the lowest tried" in w for w in warnings(runs))
+    assert any("the lowest tried for cross-entropy at 100 (0.003)" in w for w in warnings(runs))
     runs = [made("mse", 0, SLOW if lr == 0.003 else FAST, lr=lr) for lr in (0.003, near)]
-    assert any(f"the best learning rate, {near}, is the highest tried" in w for w in warnings(runs))
+    assert any(f"the highest tried for mse at 100 ({near})" in w for w in warnings(runs))
 
 
 def test_what_is_not_finished_is_said():

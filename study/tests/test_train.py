@@ -53,7 +53,7 @@ def test_hypersimplex_is_the_mean_squared_error_of_the_projection(batch, name):
     onehot = F.one_hot(target, 4).double().numpy()
     k = {"hypersimplex": 3.0, "hypersimplex-half": 6.0}[name]
     p = np.stack([projected(logits[:, c], k, 1.5) for c in range(4)], axis=1)
-    value = make_loss(RunConfig(loss=name))(logits, target)
+    value = make_loss(RunConfig(loss=name), logits.shape[1])(logits, target)
     assert float(value) == pytest.approx(((p - onehot) ** 2).mean(), rel=1e-5)
 
 
@@ -71,7 +71,7 @@ def test_baselines_are_their_formulas(batch):
         "squentropy": -softmax[rows, target].log().mean() + ((logits**2).sum(1) - logits[rows, target] ** 2).mean() / 3,
     }
     for name, value in expected.items():
-        torch.testing.assert_close(make_loss(RunConfig(loss=name))(logits, target), value)
+        torch.testing.assert_close(make_loss(RunConfig(loss=name), logits.shape[1])(logits, target), value)
 
 
 def test_the_papers_network():
@@ -197,7 +197,7 @@ def test_options_of_the_runtime_change_no_protocol(short):
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"lr": -1.0}, "lr must be positive, got -1.0"),
         ({"validation": 1.0}, "validation must be at least 0 and below 1, got 1.0"),
-        ({"evaluation": "lazy"}, "evaluation must be one of recomputed, running, got 'lazy'"),
+        ({"evaluation": "lazy"}, "evaluation must be one of offsets, recomputed, running, got 'lazy'"),
         ({"min_steps": 0}, "min_steps must be at least 1, got 0"),
         ({"epochs": 9, "tunes_for": 8}, "tunes_for must be at least epochs, 9, got 8"),
         ({"loss": "hypersimplex", "tau": 0.0}, "tau must be positive, got 0.0"),

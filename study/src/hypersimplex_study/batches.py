@@ -140,11 +140,15 @@ def _sources(
         mean, std = rows.mean(0).float(), rows.std(0, unbiased=False).float()
         std[std == 0] = 1.0
         return Features(data.train_x, mean, std, device), Features(data.test_x, mean, std, device)
-    if data.mean is not None and data.std is not None:
-        mean, std = torch.tensor(data.mean), torch.tensor(data.std)
-    else:
-        seen = data.train_x[train].astype(np.float64) / 255
-        mean = torch.tensor(seen.mean((0, 1, 2)), dtype=torch.float32)
-        std = torch.tensor(np.maximum(seen.std((0, 1, 2)), 1e-6), dtype=torch.float32)
+    mean, std = moments(data, data.train_x[train])
     padding = data.padding if augment else 0
     return Images(data.train_x, padding, mean, std, device), Images(data.test_x, 0, mean, std, device)
+
+
+def moments(data: Data, images: Array) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of every channel: the published ones, or those of these images."""
+    if data.mean is not None and data.std is not None:
+        return torch.tensor(data.mean), torch.tensor(data.std)
+    seen = images.astype(np.float64) / 255
+    mean, std = seen.mean((0, 1, 2)), np.maximum(seen.std((0, 1, 2)), 1e-6)
+    return torch.tensor(mean, dtype=torch.float32), torch.tensor(std, dtype=torch.float32)

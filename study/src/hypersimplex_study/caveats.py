@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from hypersimplex_study.config import RunConfig, is_foil, short
 from hypersimplex_study.records import Run
-from hypersimplex_study.results import best_epoch
+from hypersimplex_study.results import beside, best_epoch
 from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.speed import Reach
 from hypersimplex_study.stats import Cell, Result, choose_settings
@@ -19,7 +19,7 @@ ONE_CLASS = 0.95  # of the test samples
 def caveats(
     runs: Sequence[Run], results: Sequence[Result], cells: Sequence[Cell], reached: Sequence[Reach] = ()
 ) -> list[str]:
-    config = {r.key: r.config for r in runs}
+    config = {r.key: r.config for r in [*runs, *beside(runs)]}
     found = [*not_finished(runs, cells), *at_the_edge(config, results), *at_two_rates(config, cells, reached)]
     return [*found, *small_splits(runs), *one_class(runs, cells)]
 
@@ -63,7 +63,7 @@ def at_the_edge(config: Mapping[str, RunConfig], results: Sequence[Result]) -> l
         tried[cell].add(config[r.key].lr)
         if r.setting == chosen[cell]:
             picked[cell] = config[r.key].lr
-    edges: dict[tuple[str, str, float], list[str]] = defaultdict(list)
+    edges: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (dataset, loss, batch), rates in tried.items():
         # A foil is at the setting of its training, where it may have no run.
         if is_foil(loss, [name for d, name, b in tried if (d, b) == (dataset, batch)]):
@@ -71,11 +71,11 @@ def at_the_edge(config: Mapping[str, RunConfig], results: Sequence[Result]) -> l
         best = picked[dataset, loss, batch]
         if len(rates) > 1 and best in (min(rates), max(rates)):
             which = "highest" if best == max(rates) else "lowest"
-            edges[dataset, which, best].append(f"{loss} at {batch}" if batch else loss)
+            edges[dataset, which].append(f"{loss}{f' at {batch}' if batch else ''} ({short(best)})")
     found = [
-        f"{dataset}: the best learning rate, {short(rate)}, is the {which} tried for {', '.join(where)}; try one "
+        f"{dataset}: the best learning rate is the {which} tried for {', '.join(where)}; try one "
         f"{'above' if which == 'highest' else 'below'} it."
-        for (dataset, which, rate), where in edges.items()
+        for (dataset, which), where in edges.items()
     ]
     fewest = min((len(rates) for rates in tried.values()), default=FEW_RATES)
     if fewest == 1:
@@ -101,7 +101,7 @@ def small_splits(runs: Sequence[Run]) -> list[str]:
 def one_class(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
     """Models that decide (nearly) always the same class."""
     by_key = {r.key: r for r in runs}
-    found = []
+    found: dict[str, list[str]] = defaultdict(list)
     for c in cells:
         if c.foil:
             continue
@@ -110,8 +110,9 @@ def one_class(runs: Sequence[Run], cells: Sequence[Cell]) -> list[str]:
         worst = [s for s in shares if s is not None and s >= ONE_CLASS]
         if worst:
             at = f" at batch size {c.batch_size}" if c.batch_size else ""
-            found.append(
-                f"{c.dataset}: {c.loss}{at} decides one class for {100 * max(worst):.0f} % of the test samples in "
-                f"{len(worst)} of {len(there)} runs: it has learned little beside the majority class."
-            )
-    return found
+            share = f"{100 * max(worst):.0f} % of the test samples in {len(worst)} of {len(there)} runs"
+            found[c.dataset].append(f"{c.loss}{at} for {share}")
+    return [
+        f"{dataset}: one class is decided by {', '.join(where)}: what is learned is little beside the majority class."
+        for dataset, where in found.items()
+    ]

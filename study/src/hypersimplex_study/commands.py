@@ -11,14 +11,14 @@ from rich.table import Table
 from hypersimplex_study import checkpoint, estimate, setup
 from hypersimplex_study.batches import split
 from hypersimplex_study.comparison import Comparison
-from hypersimplex_study.config import NETWORK_LOSSES, TREE_LOSSES, TREES, RunConfig
+from hypersimplex_study.config import NETWORK_LOSSES, TREE_LOSSES, TREES, RunConfig, is_own
 from hypersimplex_study.console import Live, Terminal, batch_text, in_words, narrow_table
 from hypersimplex_study.data import load_for
 from hypersimplex_study.engines import Engine, InProcess, Processes
 from hypersimplex_study.formats import DataError
 from hypersimplex_study.locks import is_claimed
 from hypersimplex_study.own import is_entry_point
-from hypersimplex_study.presets import PRESETS
+from hypersimplex_study.presets import PRESETS, full
 from hypersimplex_study.records import Run
 from hypersimplex_study.report import gather, place_of, render
 from hypersimplex_study.sanity import logistic_regression, sentence
@@ -47,6 +47,8 @@ def main(options: "RunOptions", line: str) -> bool:
     # What somebody chose for this data: in a file or by an option.
     chosen = {*settings, *(name for name, value in vars(options).items() if value not in (None, []))}
     study = fitted(console, study, runtime, chosen, options.store)
+    if options.full:
+        console.print(estimate.cost(study, runtime))
     if options.dry_run:
         dry_run(console, study, runtime, options.processes or 1, options.store)
         return True
@@ -56,6 +58,10 @@ def main(options: "RunOptions", line: str) -> bool:
 def make_study(options: "RunOptions", settings: Mapping[str, Any]) -> Study:
     """A preset, changed by a file's settings, changed by options; some options are no field of a study."""
     study = PRESETS[options.preset.value] if options.preset else Study()
+    if options.full:
+        if study is not PRESETS["speedrun"]:
+            raise ValueError("full must be left out without the preset speedrun")
+        study = full(study)
     given = {f.name: getattr(options, f.name) for f in fields(Study) if hasattr(options, f.name)}
     study = override(override(study, settings, str(options.config)), given)
     trees = study.network in TREES
@@ -167,7 +173,7 @@ def dry_run(console: Terminal, study: Study, runtime: Runtime, processes: int, p
 
 
 def _at_any_setting(config: RunConfig) -> RunConfig:
-    return replace(config, lr=1.0, tau=None)
+    return replace(config, lr=1.0, tau=None, bias_rate=1.0, smoothing=0.0)
 
 
 def _grid_tables(todo: Sequence[tuple[str, list[RunConfig]]], times: Mapping[str, float]) -> list[Table]:
@@ -242,6 +248,7 @@ def drop_checkpoints(store: Store, study: Study) -> None:
 
 def say_what_runs_code(console: Terminal, study: Study, file: Path | None) -> None:
     """A file of settings looks harmless: where it names a function, say what that means before it runs."""
-    for name in study.dataset if file is not None else ():
-        if is_entry_point(name):
-            console.print(f"note: {file} names the data set {name}: this runs code from {Path.cwd()}", style="yellow")
+    named = [("data set", name) for name in study.dataset if is_entry_point(name)]
+    named += [("loss", name) for name in study.loss if is_own(name)]
+    for what, name in named if file is not None else ():
+        console.print(f"note: {file} names the {what} {name}: this runs code from {Path.cwd()}", style="yellow")

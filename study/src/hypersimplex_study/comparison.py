@@ -13,7 +13,7 @@ from hypersimplex_study.config import one_of
 from hypersimplex_study.console import Terminal, cell_table
 from hypersimplex_study.measures import MEASURES, OTHERS, Measure
 from hypersimplex_study.records import Run
-from hypersimplex_study.results import results
+from hypersimplex_study.results import beside, results
 from hypersimplex_study.stats import Cell, Paired, Result, cells
 from hypersimplex_study.store import Store
 
@@ -27,7 +27,7 @@ class Comparison:
     @classmethod
     def of_store(cls, store: Store, baseline: str | None, metric: str | None, paper_rule: bool) -> "Comparison":
         runs = store.runs(metric and metric.replace("-", "_"))
-        losses = sorted({r.config.loss for r in runs if r.state == "done"})
+        losses = sorted({r.config.loss for r in [*runs, *beside(runs)] if r.state == "done"})
         if not losses:
             raise ValueError(f"store {store.path} has no finished run yet; `hypersimplex study run` makes them")
         if baseline is not None:
@@ -45,7 +45,7 @@ class Comparison:
 
     @cached_property
     def finished(self) -> list[Result]:
-        return results(self.runs)
+        return results([*self.runs, *beside(self.runs)])
 
     @property
     def validated(self) -> bool:
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def by_key(self) -> dict[str, Run]:
-        return {r.key: r for r in self.runs}
+        return {r.key: r for r in [*self.runs, *beside(self.runs)]}
 
     @cached_property
     def speed(self) -> tuple[list[speed.Reach], list[speed.Area]]:
@@ -85,7 +85,8 @@ class Comparison:
         """What the comparison comes to, in sentences."""
         reached = self.speed[0]
         found: dict[str, Any] = {"verdict": verdict.verdict(self.cells), "advice": verdict.advice(self.cells, reached)}
-        return found | {"budget": verdict.budget(self.finished), "caveats": self.caveats}
+        found |= {"budget": verdict.budget(self.finished), "decision": verdict.decision(self.runs)}
+        return found | {"caveats": self.caveats}
 
     def rows(self) -> list[dict[str, Any]]:
         """The cells of all measures, flat, for every format."""
@@ -111,6 +112,8 @@ class Comparison:
         if rows and not self.paper_rule:
             if len(set(verdict.settings_tried(self.finished).values())) > 1:
                 console.print(verdict.budget(self.finished))
+            if decision := verdict.decision(self.runs):
+                console.print(decision, style="dim")
             reached = self.speed[0]
             for warning in self.caveats:
                 console.print(f"warning: {warning}", style="yellow")

@@ -16,9 +16,9 @@ DESCRIPTIONS = {
     "hinge": "multiclass hinge, margin 1, summed over the wrong classes",
     "mse": "mean squared error between softmax and one-hot",
     "hypersimplex": "HyperSimplex with k from the batch's labels, decision by thresholds",
-    "hypersimplex-argmax": "the same training, decision by plain argmax",
     "hypersimplex-half": "HyperSimplex with k = n/2 for every class, decision by thresholds",
-    "hypersimplex-half-argmax": "the same training, decision by plain argmax: the paper's released code",
+    "hypersimplex-first-quarter": "HyperSimplex for the first quarter of the steps, cross-entropy after it",
+    "hypersimplex-first-half": "HyperSimplex for the first half of the steps, cross-entropy after it",
     # Boosted trees only, but for "hypersimplex".
     "binary": "LightGBM's built-in logistic objective",
     "squared-error": "LightGBM's default objective: what the released baseline of the paper trained",
@@ -26,15 +26,16 @@ DESCRIPTIONS = {
     "hypersimplex-paper": "HyperSimplex as in the paper's released scripts: ones, tau 0.001, gradient of the mean",
 }
 # A variant is a loss and the way a class is decided. Only the loss is trained: both decisions of one training are
-# recorded, so that asking for the second costs nothing.
-VARIANTS = {v: (v.removesuffix("-argmax"), "argmax" if v.endswith("-argmax") else "own") for v in DESCRIPTIONS}
+# recorded, so that asking for the second, plain argmax, costs nothing.
+ARGMAX = "-argmax"
 TREE_LOSSES = ("binary", "squared-error", "hypersimplex", "hypersimplex-ones", "hypersimplex-paper")
-NETWORK_LOSSES = tuple(v for v in VARIANTS if v == "hypersimplex" or v not in TREE_LOSSES)
+NETWORK_LOSSES = tuple(v for v in DESCRIPTIONS if v == "hypersimplex" or v not in TREE_LOSSES)
 # LightGBM: with usual settings and `width` leaves, or exactly as in the paper's released scripts.
 TREES = ("lightgbm", "lightgbm-paper")
 # What only networks use, with the value that all runs of boosted trees have.
 OF_NETWORKS: dict[str, Any] = {"batch_size": 0, "optimizer": "adam", "schedule": "constant", "momentum": 0.0}
 OF_NETWORKS |= {"augment": False, "precision": "float32", "evaluation": "running", "min_steps": None}
+OF_NETWORKS |= {"bias_rate": 1.0, "smoothing": 0.0, "weight_decay": 0.0, "flips": False}
 # The one question of a study is asked of the first of these that it has, against the baseline.
 PRIMARY = (
     "hypersimplex",
@@ -44,12 +45,13 @@ PRIMARY = (
     "hypersimplex-paper",
     "hypersimplex-argmax",
 )
-OPTIMIZERS = ("adam", "sgd")
-SCHEDULES = ("constant", "linear", "cosine", "warmup")
-EVALUATIONS = ("recomputed", "running")
+OPTIMIZERS = ("adam", "sgd", "nesterov")
+SCHEDULES = ("constant", "linear", "cosine", "warmup", "triangular")
+EVALUATIONS = ("offsets", "recomputed", "running")
 PRECISIONS = ("float32", "bfloat16")
 # Fields that came later, with the value that stands for the runs before them: their keys stay what they were.
 LATER: dict[str, Any] = {"evaluation": "running", "min_steps": None, "tunes_for": None, "drop": (), "resize": None}
+LATER |= {"code": None, "bias_rate": 1.0, "smoothing": 0.0, "weight_decay": 0.0, "flips": False}
 
 
 @dataclass(frozen=True)
@@ -75,17 +77,23 @@ class RunConfig:
     optimizer: str = "adam"
     lr: float = 1e-3
     schedule: str = "constant"
-    momentum: float = 0.9  # sgd only
+    momentum: float = 0.9  # sgd and nesterov only
     augment: bool = False
     precision: str = "float32"
-    # What decides on the evaluated samples: BatchNorm statistics and thresholds recomputed over training samples before
-    # every evaluation, or the running averages of training.
-    evaluation: str = "recomputed"
+    # What decides on the evaluated samples: BatchNorm statistics, thresholds and the offsets of the losses without
+    # thresholds, all of one pass over training samples before every evaluation; the same without offsets, as in
+    # versions before 0.3; or the running averages of training.
+    evaluation: str = "offsets"
     min_steps: int | None = None  # an epoch is as many passes over the samples as a training of so many steps needs
     tunes_for: int | None = None  # of a shorter tuning run: the epochs of the runs that it chooses for
 
     drop: tuple[str, ...] = ()  # columns of a CSV or Parquet file that are left out
     resize: int | None = None  # images of a folder are made this wide and high
+    code: str | None = None  # of a loss `module:function`: a hash of its source
+    bias_rate: float = 1.0  # sgd and nesterov: times the learning rate, that of BatchNorm's biases
+    smoothing: float = 0.0  # cross-entropy only: the part of every label that is spread over all classes
+    weight_decay: float = 0.0  # sgd and nesterov: decoupled from the learning rate
+    flips: bool = False  # an image is decided by the mean of its logits and its mirror image's
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drop", tuple(self.drop))
@@ -93,7 +101,8 @@ class RunConfig:
             # A store is JSON, which has no other numbers.
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value}")
-        one_of("loss", self.loss, TREE_LOSSES if self.is_trees else NETWORK_LOSSES)
+        if self.is_trees or not is_own(self.loss):
+            one_of("loss", *((self.loss, TREE_LOSSES) if self.is_trees else (trained(self.loss), NETWORK_LOSSES)))
         if self.is_trees:
             # What only networks use is set to one value.
             width = {"width": 250} if self.network == "lightgbm-paper" else {}
@@ -113,10 +122,15 @@ class RunConfig:
             raise ValueError(f"tunes_for must be at least epochs, {self.epochs}, got {self.tunes_for}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be at least 0 and below 1, got {self.validation}")
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, got {self.lr}")
+        for name in ("lr", "bias_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing must be at least 0 and below 1, got {self.smoothing}")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
         # What a loss does not use must not make two runs of one: it is set to one value.
-        base = VARIANTS[self.loss][0]
+        base = trained(self.loss)
         simplex = base.startswith("hypersimplex")
         tau = (1.5 if self.tau is None else self.tau) if simplex else None
         if simplex and self.is_trees:
@@ -129,7 +143,10 @@ class RunConfig:
             raise ValueError(f"prior must be between 0 and 1, got {prior}")
         object.__setattr__(self, "tau", tau)
         object.__setattr__(self, "prior", prior)
-        object.__setattr__(self, "momentum", self.momentum if self.optimizer == "sgd" else 0.0)
+        object.__setattr__(self, "smoothing", self.smoothing if base == "cross-entropy" else 0.0)
+        if self.optimizer == "adam":
+            for name, value in {"momentum": 0.0, "bias_rate": 1.0, "weight_decay": 0.0}.items():
+                object.__setattr__(self, name, value)
 
     @property
     def is_trees(self) -> bool:
@@ -137,11 +154,17 @@ class RunConfig:
 
     def training(self) -> "RunConfig":
         """Return the configuration of the training that serves this run."""
-        return replace(self, loss=VARIANTS[self.loss][0])
+        return replace(self, loss=trained(self.loss))
 
     @property
     def decision(self) -> str:
-        return VARIANTS[self.loss][1]
+        return "argmax" if self.loss.endswith(ARGMAX) else "own"
+
+    @property
+    def beside(self) -> "RunConfig | None":
+        """Return the same training decided by plain argmax; None where the run's own decision is that, or of trees."""
+        other = (self.evaluation == "offsets" or self.tau is not None) and not self.is_trees
+        return replace(self, loss=self.loss + ARGMAX) if other and self.decision == "own" else None
 
     def key(self) -> str:
         fields = {k: v for k, v in asdict(self).items() if k not in LATER or v != LATER[k]}
@@ -162,9 +185,35 @@ class RunConfig:
         parts = [f"lr {short(self.lr)}"]
         if self.tau is not None and self.tau != 1.5 and not self.is_trees:
             parts.append(f"tau {short(self.tau)}")
-        if VARIANTS[self.loss][0] in ("hypersimplex", "hypersimplex-ones") and self.prior is not None:
+        if trained(self.loss) in ("hypersimplex", "hypersimplex-ones") and self.prior is not None:
             parts.append(f"prior {short(self.prior)}")
+        if self.bias_rate != 1:
+            parts.append(f"bias {short(self.bias_rate)}")
+        if self.smoothing:
+            parts.append(f"smoothing {short(self.smoothing)}")
         return ", ".join(parts)
+
+
+def trained(loss: str) -> str:
+    """Return the loss that is trained for a variant.
+
+    >>> trained("hypersimplex-argmax")
+    'hypersimplex'
+    """
+    return loss.removesuffix(ARGMAX)
+
+
+def is_own(loss: str) -> bool:
+    """Whether a loss is a function, `module:function`."""
+    module, _, function = trained(loss).partition(":")
+    return bool(module and function)
+
+
+def about(loss: str) -> str:
+    """Describe a variant."""
+    if loss.endswith(ARGMAX):
+        return f"the training of {trained(loss)}, decided by plain argmax"
+    return "one's own loss" if is_own(loss) else DESCRIPTIONS[loss]
 
 
 def short(value: float) -> str:
@@ -219,6 +268,5 @@ def question(losses: Iterable[str], trees: bool, baseline: str | None = None) ->
 
 
 def is_foil(loss: str, losses: Iterable[str]) -> bool:
-    """Whether a variant only shows what plain argmax makes of a training that is also decided by thresholds."""
-    training, decision = VARIANTS[loss]
-    return decision == "argmax" and training in losses
+    """Whether a variant only shows what plain argmax makes of a training that is also decided in another way."""
+    return loss.endswith(ARGMAX) and trained(loss) in losses

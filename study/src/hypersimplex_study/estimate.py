@@ -10,6 +10,9 @@ import torch
 from hypersimplex_study.config import RunConfig
 from hypersimplex_study.data import load_for
 from hypersimplex_study.engines import begin
+from hypersimplex_study.models import make_network
+from hypersimplex_study.speedrun import petaflops
+from hypersimplex_study.sweep import Study, trainings
 from hypersimplex_study.train import Runtime, Training, evaluation_batch, passes
 
 # A step of more samples takes as much longer: measuring at this size keeps the estimate itself short.
@@ -53,12 +56,12 @@ def _seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
     return min(times) or (time.perf_counter() - began) / len(times)
 
 
-def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple[float, Speed]]:
+def seconds(configs: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple[float, Speed]]:
     """Return the estimated seconds of each training by key, with the speed behind it."""
     # By data set and size of a step: the loss is a small part of a step.
     speeds: dict[tuple[str, int], tuple[Speed, Training]] = {}
     estimates = {}
-    for config in trainings:
+    for config in configs:
         if config.is_trees:
             cost = config.epochs * ten_rounds(replace(config, seed=0, lr=0.1), runtime)
             estimates[config.key()] = (cost, Speed(1, 1, 0))
@@ -69,7 +72,7 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
         speed, training = speeds[kind]
         here = training.prepared
         evaluated = len(here.validation_rows) + len(here.test_y)
-        if config.evaluation == "recomputed":
+        if config.evaluation != "running":
             evaluated += len(training.part)
         samples = len(here.train_rows)
         epoch = passes(config, samples) * samples * speed.train + evaluated * speed.evaluate
@@ -81,3 +84,13 @@ def seconds(trainings: Iterable[RunConfig], runtime: Runtime) -> dict[str, tuple
 def ten_rounds(config: RunConfig, runtime: Runtime) -> float:
     """Seconds of one epoch of boosted trees, the first; early stopping saves some of the others."""
     return begin(config, load_for(config, runtime.data_folder), runtime).run_epoch().seconds
+
+
+def cost(study: Study, runtime: Runtime) -> str:
+    """Say how many operations a study of networks takes: what a device needs is known by its owner."""
+    runs = trainings([*study.tuning(), *study.at_one_setting()])
+    data = load_for(runs[0], runtime.data_folder)
+    model = make_network(study.network, study.width, data)
+    height, width, channels = data.train_x.shape[1:]
+    one = petaflops(model, (channels, height, width), study.epochs * len(data.train_y) * (1 - study.validation))
+    return f"{len(runs)} trainings of {one:.2g} PFLOP, {len(runs) * one:,.0f} PFLOP in all, without the evaluations"

@@ -1,4 +1,4 @@
-"""What a network decides, by recomputed statistics and thresholds or by running averages, and how good that is.
+"""What a network decides, by recomputed statistics and offsets or by running averages, and how good that is.
 
 Running averages lag behind the weights: after few steps they hide what a network has learned, under every loss.
 """
@@ -56,7 +56,7 @@ def _measuring(model: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def recompute(model: nn.Module, loss: nn.Module, logits: Callable[[Tensor], Tensor], rows: Tensor, y: Tensor) -> None:
-    """Set BatchNorm's statistics and the loss's thresholds from one pass over these rows.
+    """Set BatchNorm's statistics and the loss's thresholds or offsets from one pass over these rows.
 
     `logits` computes a network's output for some rows. No random number is drawn, and training goes on as if nothing
     had happened: in training mode neither is used.
@@ -114,6 +114,32 @@ def temperature(y: Array, scores: Array) -> float:
 
     found = minimize_scalar(cost, bounds=(-LIMIT, LIMIT), method="bounded")
     return float(np.exp(found.x))
+
+
+def fit_offsets(y: Array, logits: Array) -> tuple[float, Array]:
+    """Return the scale and the offset of every class that make the log loss of these samples least.
+
+    Fitted with one more sample of every class in equal parts, as `temperature` is. Logits that are not all finite have
+    no fit: the scale is then 1 and the offsets are 0.
+    """
+    from scipy.optimize import minimize
+
+    n, classes = logits.shape
+    spread = float(logits.std())
+    if not 0 < spread < math.inf:
+        return 1.0, np.zeros(classes)
+    x = logits / spread
+    target = np.full((n, classes), 1 / (n * classes))
+    target[np.arange(n), y] += 1
+
+    def cost(parameters: Array) -> tuple[float, Array]:
+        scale = np.exp(parameters[0])
+        found = log_softmax(scale * x + parameters[1:], axis=1)
+        slope = np.exp(found) * (1 + 1 / n) - target
+        return -float((target * found).sum()) / n, np.r_[scale * (slope * x).sum(), slope.sum(0)] / n
+
+    found = minimize(cost, np.zeros(classes + 1), jac=True, bounds=[(-LIMIT, LIMIT)] + [(None, None)] * classes).x
+    return float(np.exp(found[0])) / spread, found[1:]
 
 
 def measures(loss: Any, classes: int, parts: dict[str, tuple[Array, Tensor]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from hypersimplex_study.exchange_checks import (
     digest,
 )
 from hypersimplex_study.formats import read_bytes
+from hypersimplex_study.own_losses import check_code
 from hypersimplex_study.records import MEASURES, Epoch, Run
 from hypersimplex_study.schema import FINISHED, STATES
 from hypersimplex_study.store import Store
@@ -192,6 +193,7 @@ def import_rows(store: Store, table: list[dict[str, Any]]) -> tuple[int, int, in
     checkpoint stayed on the other machine.
     """
     check_data(store, by_run(table).values())
+    check_code(store, map(from_mapping, table))
     kept = left = 0
     taken: list[str] = []
     names = ("epoch", "train_loss", "epoch_lr", *BOTH, "seconds", *MEASURES)

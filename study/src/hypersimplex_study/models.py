@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from hypersimplex_study import speedrun
+from hypersimplex_study.batches import Images, moments
 from hypersimplex_study.config import one_of
 from hypersimplex_study.formats import DataError
 from hypersimplex_study.samples import Data
 
-NETWORKS = ("mlp", "cnn", "paper")
+NETWORKS = ("mlp", "cnn", "paper", "speedrun")
 
 
 def make_network(name: str, width: int, data: Data) -> nn.Module:
@@ -29,9 +31,19 @@ def make_network(name: str, width: int, data: Data) -> nn.Module:
     height, columns, channels = shape
     if min(height, columns) < 4:
         raise ValueError(f"network {name} pools twice: images must be at least 4 x 4, got {height} x {columns}")
+    if name == "speedrun":
+        if min(height, columns) < speedrun.LEAST:
+            raise ValueError(f"network speedrun needs images of at least 16 x 16, got {height} x {columns}")
+        return speedrun.network(_some(data), classes, width)
     if name == "cnn":
         return cnn(channels, classes, width)
     return paper(channels, (height // 4) * (columns // 4), classes, width)
+
+
+def _some(data: Data) -> torch.Tensor:
+    """The first training images, normalized as for training."""
+    images = Images(data.train_x[: speedrun.IMAGES], 0, *moments(data, data.train_x), torch.device("cpu"))
+    return images.batch(torch.arange(min(speedrun.IMAGES, len(data.train_x))))
 
 
 @torch.no_grad()

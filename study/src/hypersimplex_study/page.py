@@ -56,7 +56,7 @@ def html(content: dict[str, Any]) -> str:
             }
         )
     pages = []
-    for c in rows:
+    for c in (c for c in rows if not c.foil):
         members = []
         for run in map(by_key.__getitem__, c.keys):
             tests = [t for _, t in run.scores()]

@@ -1,5 +1,7 @@
 """Studies by name."""
 
+from dataclasses import replace
+
 from hypersimplex_study import published
 from hypersimplex_study.config import TREE_LOSSES
 from hypersimplex_study.sweep import Study
@@ -54,6 +56,46 @@ PRESETS: dict[str, Study] = {
         schedule="cosine",
         augment=True,
     ),
+    # The primary pair of it anew, with losses of two phases: rates a factor of 2 apart, by trainings of full length
+    # over two seeds.
+    "laptop-pair": Study(
+        dataset=("fashion-mnist", "cifar-10"),
+        loss=("cross-entropy", "hypersimplex", "hypersimplex-first-quarter", "hypersimplex-first-half"),
+        batch_size=(256, 2048, 10_240),
+        seed=SEEDS,
+        lr=(2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2),
+        tuning_seed=(7, 8),
+        secondary_seeds=3,
+        network="paper",
+        width=8,
+        subset=12_800,
+        validation=0.2,
+        epochs=20,
+        min_steps=200,
+        schedule="cosine",
+        augment=True,
+    ),
+    # CIFAR-10 in three epochs by a network in the spirit of airbench94, at a quarter of its width.
+    "speedrun": Study(
+        dataset=("cifar-10",),
+        loss=("cross-entropy", "hypersimplex"),
+        batch_size=(1000, 2500, 5000, 10_000),
+        seed=tuple(range(100, 150)),
+        lr=(0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+        bias_rate=(4.0, 16.0, 64.0),
+        tau=(0.75, 1.5, 3.0),
+        smoothing=(0.05, 0.1, 0.2),
+        tuning_seed=(7, 8),
+        network="speedrun",
+        width=16,
+        epochs=3,
+        optimizer="nesterov",
+        momentum=0.85,
+        weight_decay=0.0015,
+        schedule="triangular",
+        augment=True,
+        flips=True,
+    ),
     # An hour on one core: stand-ins for the paper's sets and two more, at most 30,000 rows to train and choose by.
     "laptop-tabular": Study(
         dataset=("higgs-sample", "nycflights13", "bts-flights-2001h1", "ml-latest-small", "adult", "bio-kdd04"),
@@ -94,3 +136,8 @@ PRESETS: dict[str, Study] = {
         evaluation="running",
     ),
 }
+
+
+def full(study: Study) -> Study:
+    """What `--full` makes of the speedrun: airbench94's width, and about its epochs."""
+    return replace(study, width=64, epochs=10, batch_size=(1000, 2000, 8192))

@@ -11,7 +11,7 @@ from typing import Any
 
 from hypersimplex_study import speed, tabular
 from hypersimplex_study.comparison import Comparison, json_rows, tables
-from hypersimplex_study.config import DESCRIPTIONS
+from hypersimplex_study.config import about
 from hypersimplex_study.console import batch_text, in_words, p_text, visible
 from hypersimplex_study.measures import MEASURES, Measure
 from hypersimplex_study.schema import FINISHED
@@ -32,7 +32,7 @@ def gather(store: Store, baseline: str | None = None, metric: str | None = None)
     """What every form of the report tells."""
     made = Comparison.of_store(store, baseline, metric, False)
     runs, finished, rows = made.runs, made.finished, made.cells
-    losses = {r.loss for r in finished}
+    losses = list(dict.fromkeys(c.loss for c in rows if not c.foil))
     compared = [r for r in finished if not r.tuning]
     measures = list(dict.fromkeys(MEASURES[r.measure].title for r in compared)) or ["accuracy"]
     reached, areas = made.speed
@@ -52,7 +52,7 @@ def gather(store: Store, baseline: str | None = None, metric: str | None = None)
         "rows": made.rows(),
         "runs": made.by_key,
         "results": {r.key: r for r in finished},
-        "losses": {name: DESCRIPTIONS[name] for name in DESCRIPTIONS if name in losses},
+        "losses": {name: about(name) for name in losses},
         "diverged": [r.config.describe() for r in runs if r.state == "diverged"],
         "unfinished": sum(r.state not in FINISHED for r in runs),
         "commands": list(dict.fromkeys(command for _, command in store.commands())),
@@ -78,7 +78,7 @@ MADE = {
 
 def markdown(content: dict[str, Any]) -> str:
     shown = f"Shown: {content['rule']}, mean ± half of the 95 % interval; differences over the seeds that both losses "
-    shown += f"have. {content['budget']}"
+    shown += f"have. {content['budget']} {content['decision']}".rstrip()
     lines = [content["verdict"], "", content["advice"], "", shown, ""]
     for measure, rows in tables(content["rows"]):
         lines += markdown_table(measure, [r for r in rows if not r["foil"]])
@@ -160,8 +160,8 @@ def as_csv(content: dict[str, Any]) -> str:
 
 
 def as_json(content: dict[str, Any]) -> str:
-    names = ["verdict", "advice", "next_steps", "caveats", "budget", "baseline", "rule", "losses", "diverged"]
-    names += ["unfinished", "commands", "made", "trainings", "time"]
+    names = ["verdict", "advice", "next_steps", "caveats", "budget", "decision", "baseline", "rule", "losses"]
+    names += ["diverged", "unfinished", "commands", "made", "trainings", "time"]
     document: dict[str, Any] = {name: content[name] for name in names}
     document |= {name: json_rows(map(asdict, content[name])) for name in ("reached", "areas")}
     document["rows"] = json_rows(content["rows"])

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 from hypersimplex_study.config import RunConfig
@@ -13,7 +13,7 @@ from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.stats import Result
 
 # Everything else of a configuration is the protocol: losses are only compared within one.
-COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior"}
+COMPARED = {"loss", "batch_size", "seed", "lr", "tau", "prior", "code", "bias_rate", "smoothing"}
 
 
 def protocol(config: RunConfig) -> dict[str, object]:
@@ -71,6 +71,16 @@ def result(run: Run, dataset: str) -> Result:
         others(run, best) if scores else {},
         shared,
     )
+
+
+def beside(runs: Sequence[Run]) -> list[Run]:
+    """What plain argmax makes of the finished trainings that are decided otherwise, where nobody asked for it."""
+    there, found = {r.key for r in runs}, []
+    for r in runs:
+        config = r.config.beside
+        if r.state == "done" and config is not None and config.key() not in there:
+            found.append(replace(r, key=config.key(), config=config))
+    return found
 
 
 def others(run: Run, epoch: int) -> dict[str, float]:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from hypersimplex_study import own_losses
 from hypersimplex_study.batches import check_rows, split
-from hypersimplex_study.config import RunConfig
+from hypersimplex_study.config import RunConfig, is_own
 from hypersimplex_study.data import load_for
 from hypersimplex_study.engines import check_data
 from hypersimplex_study.formats import DataError
@@ -56,6 +57,8 @@ def check_sizes(group: Sequence[RunConfig], data: Data, device: str) -> None:
     else:
         check_network(first, data, device)
         train, held = split(data, first.subset, first.validation)
+        for c in {c.loss: c for c in group if is_own(c.loss)}.values():
+            own_losses.check(c, len(data.classes))
         check_batches([c.batch_size for c in group], len(train), len(held), first.dataset)
 
 

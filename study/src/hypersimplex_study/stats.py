@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats as distributions
 
-from hypersimplex_study.config import VARIANTS, is_foil, question
+from hypersimplex_study.config import is_foil, question, trained
 from hypersimplex_study.measures import gain
 
 LEAST_SEEDS = 3  # to test a difference: two say next to nothing of its spread
@@ -174,7 +174,7 @@ class Cell:
     baseline: str = "cross-entropy"
     comparisons: int = 0  # that Holm's correction ran over
     primary: bool = False  # the one question of the study; all others are secondary
-    foil: bool = False  # plain argmax of a training that thresholds decide: shown, never tested
+    foil: bool = False  # plain argmax of a training that is also decided otherwise: shown, never tested
 
 
 def choose_settings(
@@ -203,7 +203,7 @@ def choose_settings(
     # A foil is another decision of the same training, so at the setting of that.
     for dataset, loss, batch in chosen:
         if is_foil(loss, [name for d, name, b in chosen if (d, b) == (dataset, batch)]):
-            chosen[dataset, loss, batch] = chosen[dataset, VARIANTS[loss][0], batch]
+            chosen[dataset, loss, batch] = chosen[dataset, trained(loss), batch]
     return chosen
 
 

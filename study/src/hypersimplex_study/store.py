@@ -172,6 +172,11 @@ class Store:
         read = (config.dataset, config.label, json.dumps(config.drop, separators=(",", ":")), config.resize)
         return {r[0] for r in self._rows(query, *read) if r[0]}
 
+    def codes(self, loss: str) -> set[str]:
+        """Return the hashes of the code that trainings of one's own loss were entered with."""
+        query = "SELECT DISTINCT json_extract(config, '$.code') FROM trainings WHERE json_extract(config, '$.loss')=?"
+        return {r[0] for r in self._rows(query, loss) if r[0]}
+
     def epoch_counts(self) -> dict[str, int]:
         return dict(map(tuple, self._rows("SELECT training, COUNT(*) FROM epochs GROUP BY training")))
 

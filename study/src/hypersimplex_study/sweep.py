@@ -7,9 +7,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from hypersimplex_study.config import TREES, VARIANTS, RunConfig, is_a, kinds_of, one_of, question
+from hypersimplex_study.config import TREES, RunConfig, is_a, is_own, kinds_of, one_of, question, trained
 from hypersimplex_study.engines import Engine, OnEpoch
 from hypersimplex_study.measures import METRICS
+from hypersimplex_study.own_losses import check_code, code_of
 from hypersimplex_study.results import result
 from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.setup import check
@@ -22,7 +23,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LISTS = ("dataset", "loss", "batch_size", "seed", "lr", "tau", "tuning_seed")
+SETTINGS = ("lr", "tau", "bias_rate", "smoothing")
+LISTS = ("dataset", "loss", "batch_size", "seed", *SETTINGS, "tuning_seed")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Study:
     seed: tuple[int, ...] = (0, 42, 1337, 2025, 31415)
     lr: tuple[float, ...] = (1e-3,)
     tau: tuple[float, ...] = (1.5,)
+    bias_rate: tuple[float, ...] = (1.0,)
+    smoothing: tuple[float, ...] = (0.0,)
     # Seeds that only choose between settings; the compared seeds then run the chosen setting alone.
     tuning_seed: tuple[int, ...] = ()
     prior: float | None = None
@@ -49,9 +53,11 @@ class Study:
     optimizer: str = "adam"
     schedule: str = "constant"
     momentum: float = 0.9
+    weight_decay: float = 0.0
+    flips: bool = False
     augment: bool = False
     precision: str = "float32"
-    evaluation: str = "recomputed"
+    evaluation: str = "offsets"
     min_steps: int | None = None
     tuning_epochs: int | None = None  # of the tuning runs; None: as many as of the compared ones
     # How many of the seeds the losses run that are neither the baseline nor the primary one; None: all.
@@ -88,7 +94,7 @@ class Study:
 
     @property
     def several_settings(self) -> bool:
-        return len(self.lr) * len(self.tau) > 1
+        return any(len(getattr(self, name)) > 1 for name in SETTINGS)
 
     @property
     def tunes(self) -> bool:
@@ -98,20 +104,24 @@ class Study:
         """All runs for these seeds, seed by seed, so that a study cut short has whole repetitions."""
         single = [f.name for f in fields(RunConfig) if hasattr(self, f.name) and f.name not in LISTS]
         shared = {name: getattr(self, name) for name in single}
+        # Of one's own losses: read once, though every run of theirs has it.
+        codes = {loss: code_of(loss) for loss in self.loss if is_own(loss)}
         found = {}
-        for seed, dataset, batch, loss, lr, tau in product(
-            seeds, self.dataset, self.batch_size, self.loss, self.lr, self.tau
-        ):
-            batch = min(batch, self.samples.get(dataset, batch))
-            run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, lr=lr, tau=tau, **shared)
+        settings = [
+            dict(zip(SETTINGS, values, strict=True)) for values in product(*(getattr(self, n) for n in SETTINGS))
+        ]
+        places = product(seeds, self.dataset, self.batch_size, self.loss)
+        for (seed, dataset, batch, loss), setting in product(places, settings):
+            batch, shared["code"] = min(batch, self.samples.get(dataset, batch)), codes.get(loss)
+            run = RunConfig(dataset=dataset, loss=loss, batch_size=batch, seed=seed, **setting, **shared)
             found[run.key()] = run
         return list(found.values())
 
     @property
     def compared_pair(self) -> list[str]:
         """The variants of the two trainings that the primary question is about: all seeds are theirs."""
-        wanted = {VARIANTS[loss][0] for loss in question(self.loss, self.network in TREES) if loss}
-        return [loss for loss in self.loss if VARIANTS[loss][0] in wanted]
+        wanted = {trained(loss) for loss in question(self.loss, self.network in TREES) if loss}
+        return [loss for loss in self.loss if trained(loss) in wanted]
 
     def tuning(self) -> list[RunConfig]:
         """The runs that only choose settings."""
@@ -130,7 +140,8 @@ class Study:
 
     def at_one_setting(self) -> list[RunConfig]:
         """The compared runs as if the first setting had been chosen: as many as there will be, at the same cost."""
-        return (replace(self, lr=self.lr[:1], tau=self.tau[:1]) if self.tunes else self).compared()
+        first = {name: getattr(self, name)[:1] for name in SETTINGS}
+        return (replace(self, **first) if self.tunes else self).compared()
 
     def first(self) -> list[RunConfig]:
         """The runs that need no choice: the tuning runs where the study tunes, all runs otherwise."""
@@ -175,6 +186,7 @@ def run_study(
         if command is not None:
             store.add_command(command)
             command = None
+        check_code(store, configs)
         store.add_runs(configs, tuning=tuning)
         missing = pending(store, trainings(configs))
         on_phase(name, sum(c.epochs for c in missing))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex_study import checkpoint, evaluation
+from hypersimplex_study import checkpoint, evaluation, speedrun
 from hypersimplex_study.batches import Features, Images, prepare
 from hypersimplex_study.config import RunConfig
 from hypersimplex_study.losses import make_loss
@@ -25,6 +25,8 @@ from hypersimplex_study.samples import Data
 TRIM_THRESHOLD, MMAP_MAX = -1, -4
 # "linear" is the scaling rule: the learning rate grows with the batch size, from this one.
 REFERENCE_BATCH = 128
+# "triangular" begins at a fifth of the learning rate, is at all of it after 23 % of the steps, and ends at 7 %.
+TRIANGLE = (0.2, 0.23, 0.07)
 # "warmup" reaches the learning rate after this part of the steps.
 WARM_UP = 0.1
 
@@ -66,12 +68,25 @@ def learning_rate(config: RunConfig, step: int, steps: int) -> float:
     schedule = "warmup" if config.loss == "cross-entropy-warmup" else config.schedule
     if schedule == "linear":
         return config.lr * config.batch_size / REFERENCE_BATCH
+    if schedule == "triangular":
+        return config.lr * triangle(step / steps)
     warm = max(1, round(WARM_UP * steps)) if schedule == "warmup" else 0
     if step < warm:
         return config.lr * (step + 1) / warm
     if schedule in ("cosine", "warmup"):
         return config.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
     return config.lr
+
+
+def triangle(progress: float) -> float:
+    """
+    >>> [round(triangle(p), 2) for p in (0, 0.23, 1)]
+    [0.2, 1.0, 0.07]
+    """
+    start, height, end = TRIANGLE
+    if progress < height:
+        return start + (1 - start) * progress / height
+    return 1 - (1 - end) * (progress - height) / (1 - height)
 
 
 def passes(config: RunConfig, samples: int) -> int:
@@ -101,11 +116,15 @@ class Training:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.model = model
         self.forward = torch.compile(model) if runtime.compile else model
-        self.loss = make_loss(config).to(self.device)
+        self.loss: Any = make_loss(config, len(data.classes)).to(self.device)
         if config.optimizer == "adam":
             self.optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), config.lr)
         else:
-            self.optimizer = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum)
+            groups = speedrun.groups(model, config.lr, config.bias_rate, config.weight_decay)
+            nesterov = config.optimizer == "nesterov"
+            self.optimizer = torch.optim.SGD(groups, config.lr, momentum=config.momentum, nesterov=nesterov)
+        # The schedule changes all rates by one factor.
+        self.rates = [group["lr"] / config.lr for group in self.optimizer.param_groups]
         self.generator = torch.Generator().manual_seed(config.seed)
         self.part = evaluation.part_of(self.prepared.train_rows)
         self.history: list[Epoch] = []
@@ -139,6 +158,11 @@ class Training:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
             out: Tensor = (network or self.forward)(x)
         return out.float()
+
+    def decided(self, x: Tensor, network: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return the logits that an evaluation is by. Thresholds and offsets are fitted to such means, too."""
+        found = self.logits(x, network)
+        return (found + self.logits(x.flip(3), network)) / 2 if self.config.flips and self.data.is_image else found
 
     def step(self, rows: Tensor) -> Tensor:
         x = self.inputs(self.prepared.train, rows, self.config.augment)
@@ -183,25 +207,27 @@ class Training:
         self.loss.train()
         # One number on the device, read once an epoch: reading it at every step would wait for the device.
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        lr, step = config.lr, number * self.steps_per_epoch
+        lr, step, steps = config.lr, number * self.steps_per_epoch, config.epochs * self.steps_per_epoch
         for _ in range(self.passes):
             order = rows[torch.randperm(len(rows), generator=self.generator)]
             for part in torch.split(order, config.batch_size):
-                lr = learning_rate(config, step, config.epochs * self.steps_per_epoch)
-                for group in self.optimizer.param_groups:
-                    group["lr"] = lr
+                lr = learning_rate(config, step, steps)
+                if hasattr(self.loss, "begin_step"):
+                    self.loss.begin_step(step / steps)
+                for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+                    group["lr"] = lr * rate
                 total += self.step(part) * len(part)
                 step += 1
         return float(total) / (len(rows) * self.passes), lr
 
     def recompute(self) -> None:
-        """Before an evaluation: set statistics and thresholds for the present weights, unless running ones decide."""
-        if self.config.evaluation == "recomputed":
+        """Before an evaluation: set statistics and offsets for the present weights, unless running ones decide."""
+        if self.config.evaluation != "running":
             here = self.prepared
 
             def logits(rows: Tensor) -> Tensor:
                 # Not compiled: this way of running the network would be compiled anew every time.
-                return self.logits(self.inputs(here.train, rows), self.model)
+                return self.decided(self.inputs(here.train, rows), self.model)
 
             evaluation.recompute(self.model, self.loss, logits, self.part, here.train_y)
 
@@ -210,7 +236,7 @@ class Training:
         """Return the logits of some samples, in the memory of the CPU."""
         self.model.eval()
         parts = torch.split(rows, evaluation_batch(self.device))
-        return torch.cat([self.logits(self.inputs(source, part)).cpu() for part in parts])
+        return torch.cat([self.decided(self.inputs(source, part)).cpu() for part in parts])
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from hypersimplex_study.config import PRIMARY, RunConfig
 from hypersimplex_study.measures import MEASURES, gain
+from hypersimplex_study.records import Run
+from hypersimplex_study.schema import FINISHED
 from hypersimplex_study.speed import Reach, headline
 from hypersimplex_study.stats import LEAST_SEEDS, Cell, Result, seeds_needed
 
@@ -235,6 +237,24 @@ def settings_tried(results: Sequence[Result]) -> dict[str, int]:
     for r in results:
         tried.setdefault(r.loss, {}).setdefault((r.dataset, r.batch_size), set()).add(r.setting)
     return {loss: max(map(len, cells.values())) for loss, cells in tried.items()}
+
+
+def decision(runs: Sequence[Run]) -> str:
+    """Say how a class is decided: whether the baseline has as much help as HyperSimplex."""
+    compared = [r.config for r in runs if r.state in FINISHED and not r.tuning and not r.config.is_trees]
+    if not compared:
+        return ""
+    if all(c.evaluation == "offsets" for c in compared):
+        return (
+            "Every loss is decided by offsets fitted on the same training samples: one per class and one scale by log "
+            "loss, for HyperSimplex its thresholds."
+        )
+    if any(c.tau is not None and c.decision == "own" for c in compared if c.evaluation != "offsets"):
+        return (
+            "These runs have no offsets for the losses without thresholds: the baseline is decided by plain argmax, "
+            "HyperSimplex by thresholds, and a part of a difference may be the offsets'."
+        )
+    return "Every loss is decided by plain argmax."
 
 
 def budget(results: Sequence[Result]) -> str:

@@ -18,6 +18,8 @@ Options = TypeVar("Options")
 class Preset(str, Enum):
     demo = "demo"
     laptop = "laptop"
+    laptop_pair = "laptop-pair"
+    speedrun = "speedrun"
     paper = "paper"
     laptop_tabular = "laptop-tabular"
     paper_tabular = "paper-tabular"
@@ -73,10 +75,13 @@ class RunOptions:
         Preset | None,
         typer.Option(
             metavar="NAME",
-            help="Study to start from: demo, laptop, paper, laptop-tabular, paper-tabular. The other options override "
-            "parts of it. The defaults shown here apply without a preset.",
+            help="Study to start from: demo, laptop, laptop-pair, speedrun, paper, laptop-tabular, paper-tabular. The "
+            "other options override parts of it. The defaults shown here apply without a preset.",
         ),
     ] = None
+    full: Annotated[
+        bool, typer.Option("--full", help="The speedrun at airbench's width, for a device; prints its cost first.")
+    ] = False
     config: Annotated[Path | None, typer.Option(help="TOML file with these options.", dir_okay=False)] = None
     dataset: Annotated[
         list[str] | None,
@@ -99,7 +104,7 @@ class RunOptions:
         list[str] | None,
         many(
             "NAME",
-            "A loss from the lists above.",
+            "A loss from the lists above, or module:function.",
             "cross-entropy, hinge, mse, hypersimplex; for boosted trees binary, hypersimplex",
         ),
     ] = None
@@ -124,6 +129,14 @@ class RunOptions:
             "1.5, the paper's",
         ),
     ] = None
+    bias_rate: Annotated[
+        list[float] | None,
+        many("FLOAT", "Times the learning rate, that of BatchNorm's biases; sgd and nesterov only.", "1.0"),
+    ] = None
+    smoothing: Annotated[
+        list[float] | None,
+        many("FLOAT", "Part of every label that cross-entropy spreads over all classes.", "0.0"),
+    ] = None
     tuning_seed: Annotated[
         list[int] | None,
         many("INT", "Seed used only to choose lr and tau. The other seeds then run only the chosen values.", "none"),
@@ -132,17 +145,18 @@ class RunOptions:
         float | None, typer.Option(help="k of `hypersimplex` as a share of the batch; default: the labels' share.")
     ] = None
     network: Annotated[
-        str | None, typer.Option(help="mlp, cnn or paper. For boosted trees: lightgbm or lightgbm-paper; default mlp.")
+        str | None,
+        typer.Option(help="mlp, cnn, paper or speedrun. For boosted trees: lightgbm or lightgbm-paper; default mlp."),
     ] = None
     width: Annotated[
         int | None, typer.Option(help="Width of the network, or leaves per boosted tree; default 64, the paper's.")
     ] = None
-    optimizer: Annotated[str | None, typer.Option(help="adam or sgd; default adam.")] = None
+    optimizer: Annotated[str | None, typer.Option(help="adam, sgd or nesterov; default adam.")] = None
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="Learning rate schedule: constant, linear (lr x batch / 128), cosine, or warmup followed by cosine; "
-            "default constant."
+            help="Learning rate schedule: constant, linear (lr x batch / 128), cosine, warmup followed by cosine, or "
+            "triangular; default constant."
         ),
     ] = None
     subset: Annotated[
@@ -152,12 +166,19 @@ class RunOptions:
         float | None, typer.Option(help="Share of the training samples held out for every choice; default 0.1.")
     ] = None
     augment: Annotated[bool | None, typer.Option(help="Random crops and flips; default no.")] = None
+    flips: Annotated[
+        bool | None, typer.Option(help="Decide by the mean logits of an image and its mirror image; default no.")
+    ] = None
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Decoupled weight decay per step; sgd and nesterov only; default none.")
+    ] = None
     precision: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None
     evaluation: Annotated[
         str | None,
         typer.Option(
-            help="Where BatchNorm statistics and thresholds come from: recomputed (over training samples, before every "
-            "evaluation) or running (as training left them); default recomputed."
+            help="Where BatchNorm statistics and thresholds come from: offsets (over training samples, before every "
+            "evaluation, with offsets for the losses without thresholds), recomputed (the same without offsets) or "
+            "running (as training left them); default offsets."
         ),
     ] = None
     min_steps: Annotated[

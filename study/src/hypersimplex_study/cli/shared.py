@@ -1,6 +1,8 @@
 """What the subcommands share: options, errors in one line, a store that is only read."""
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +44,23 @@ def explained(*kinds: type[Exception]) -> Iterator[None]:
         raise
     except known as error:
         raise fail(error) from None
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Take SIGTERM as Ctrl-C: a shell starts what it puts in the background with Ctrl-C switched off."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from hypersimplex_study.cli.shared import (
     existing,
     explained,
     fail,
+    stopped_by_sigterm,
     write,
 )
 
@@ -45,12 +46,13 @@ def run(options: RunOptions) -> None:
     """Run a study. Runs that the store already holds are not repeated.
 
     Losses for networks: cross-entropy, cross-entropy-warmup, label-smoothing, squentropy, hinge, mse, hypersimplex,
-    hypersimplex-argmax, hypersimplex-half, hypersimplex-half-argmax.
+    hypersimplex-half, hypersimplex-first-quarter, hypersimplex-first-half. With -argmax behind a
+    name, plain argmax decides in place of offsets or thresholds.
 
     Losses for boosted trees: binary, squared-error, hypersimplex, hypersimplex-ones, hypersimplex-paper.
     """
     try:
-        with explained(ImportError):
+        with stopped_by_sigterm(), explained(ImportError):
             from hypersimplex_study import commands
 
             finished = commands.main(options, shlex.join(["hypersimplex", *sys.argv[1:]]))
