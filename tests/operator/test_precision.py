@@ -104,6 +104,19 @@ def test_entries_over_thirty_orders_of_magnitude(fe, dtype, shape):
     np.testing.assert_allclose(y.astype(float), expected, atol=1e-6)
 
 
+@every_front_end_and_dtype((FLOAT32, FLOAT64))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_several_entries_between_zero_and_one_over_many_orders_of_magnitude(fe, dtype, axis):
+    """Nor do they here; and what is solved otherwise has more to add up than one entry."""
+    rng = np.random.default_rng(0)
+    x = (rng.choice([-1, 1], (200, 40)) * 10 ** rng.uniform(-12, 12, (200, 40))).astype(dtype)
+    k, tau = rng.uniform(0, 40, 200), 10 ** rng.uniform(-3, 1, 200)
+    expected = reference.soft_binary_argmax(x.astype(np.float64), k, tau)
+    assert np.mean(((expected > 0) & (expected < 1)).sum(1) > 3) > 0.2
+    y = fe.soft_binary_argmax(x if axis else x.T.copy(), k, tau, axis=axis)
+    np.testing.assert_allclose((y if axis else y.T).astype(float), expected, atol=2e-5 if dtype == FLOAT32 else 1e-9)
+
+
 @every_front_end_and_dtype((FLOAT16, BFLOAT16))
 @pytest.mark.parametrize("axis", [0, 1])
 def test_half_types_sum_to_k_at_65536_entries(fe, dtype, axis):
