@@ -7,7 +7,7 @@ import pytest
 
 from tools import module
 from tools.mutants.mutant import AREAS, MUTANTS, Mutant, StaleError, read
-from tools.mutants.page import summary, survivors
+from tools.mutants.page import BEGIN, END, summary, survivors, write_page
 from tools.scratch import ROOT, arguments
 
 
@@ -67,11 +67,32 @@ def test_the_table_counts_what_was_caught_and_names_what_survived():
     faults += [Mutant("torch", "a.py", "tests", "x", new, blind=True, missed=new == "u") for new in ("u", "v")]
     outcomes = ["caught", "survived", "not run", "caught", "caught"]
     results = {fault.name: {"outcome": found} for fault, found in zip(faults, outcomes, strict=True)}
-    assert "| PyTorch | 3 | 1 | 2 | 1 | 2 | 1 |" in summary(faults, results)
-    assert "| all | 3 | 1 | 2 | 1 | 2 | 1 |" in summary(faults, results)
+    assert "| PyTorch | 3 | 1 | 2 | 1 | 2 | 1 | abc |" in summary(faults, results, "abc")
+    assert "| all | 3 | 1 | 2 | 1 | 2 | 1 | |" in summary(faults, results, "abc")
     assert "JAX" not in summary(faults, results)
     assert survivors(faults, results) == "- `a.py`: `x` becomes `z`. It is the same."
     assert survivors(faults[:1], results) == "None survived."
+
+
+def test_a_page_keeps_the_row_of_a_part_of_which_more_was_tried_before(tmp_path):
+    faults = [Mutant(area, area, "tests", "x", new, survives="So.") for area in ("torch", "jax") for new in "yz"]
+    runs = ["caught", "survived", "caught", "not run"], ["caught", "not run", "caught", "caught"]
+    outcomes = [{fault.name: {"outcome": found} for fault, found in zip(faults, run, strict=True)} for run in runs]
+    page = tmp_path / "page.md"
+    page.write_text(f"Before.\n{BEGIN}\n{END}\nAfter.\n")
+    write_page(page, faults, outcomes[0], "abc")
+    first = page.read_text()
+    assert "| PyTorch | 2 | 1 | 0 | 0 | 0 | 0 | abc |" in first
+    assert "| JAX | 2 | 1 | 0 | 0 | 0 | 1 | abc |" in first
+    write_page(page, faults, outcomes[1], "def")
+    second = page.read_text()
+    assert "| PyTorch | 2 | 1 | 0 | 0 | 0 | 0 | abc |" in second
+    assert "| JAX | 2 | 2 | 0 | 0 | 0 | 0 | def |" in second
+    assert "| all | 4 | 3 | 0 | 0 | 0 | 0 | |" in second
+    for text in (first, second):
+        assert text.startswith("Before.")
+        assert text.endswith("After.\n")
+        assert text.count("becomes") == text.count("- `torch`: `x` becomes `z`. So.") == 1
 
 
 def test_an_object_is_compiled_anew_if_a_file_it_was_made_of_is_younger(tmp_path):

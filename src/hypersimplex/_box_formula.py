@@ -88,7 +88,7 @@ def solve(
     slack = ~crowded & (excess(p) <= 0) if at_most else xp.zeros_like(crowded)
     bottom, top = ~slack & (total <= least + rounding * size), ~slack & (total >= most - rounding * size)
     y, mu = search(p, slack | bottom | top | ~good)
-    y = xp.where(slack, xp.clip(x / tau, lower, upper), y)
+    y = xp.where(slack, p.snap(x / tau, 0.0), y)
     y = xp.where(bottom, lower, xp.where(top, xp.where(x == -math.inf, lower, upper), y))
     mu = xp.where(slack, 0, xp.where(crowded, math.inf, mu))
     return xp.where(good, y, math.nan), xp.where(good, mu, math.nan)

@@ -61,8 +61,11 @@ def by_formula(y, v, x, total, lower, upper, weight, tau, slack):
 
 @plain_or_not
 @pytest.mark.parametrize("at_most", [False, True])
-def test_gradients_are_those_of_the_formula(plain, at_most):
+@pytest.mark.parametrize("meet", [False, True], ids=["bounds apart", "some bounds meet"])
+def test_gradients_are_those_of_the_formula(plain, at_most, meet):
     arguments = problem(rows=20, n=9)
+    if meet:  # an entry at both bounds gives its gradient to the lower one alone
+        arguments[3].data[:, ::4] = arguments[2].detach()[:, ::4]
     v = torch.tensor(np.random.default_rng(1).normal(size=(20, 9)))
     with chosen(plain):
         y = hst.box_section(*arguments, at_most=at_most)

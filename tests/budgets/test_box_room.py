@@ -39,6 +39,16 @@ def test_a_total_beyond_it_is_an_error(fe, dtype, side):
         box(fe, dtype, side, 5)
 
 
+@every_front_end_and_dtype((FLOAT64,))
+@SIDES
+def test_an_entry_that_rounding_keeps_from_its_bound_is_at_it(fe, dtype, side):
+    """Each x/tau is a bound but for rounding. An entry that is not free must not look so to the gradient."""
+    ends, tau = np.random.default_rng(0).uniform(0.5, 2, 500), 0.7
+    bounds = (ends, ends + 1) if side == "least" else (ends - 1, ends)
+    y = fe.box_section(ends * tau, 1e6, *bounds, 1.0, tau, at_most=True)
+    assert y.tolist() == ends.tolist()
+
+
 @SIDES
 @pytest.mark.parametrize("dtype", [FLOAT32, FLOAT64], ids=str)
 def test_plain_torch_gives_nan_where_nobody_looks_at_the_values(monkeypatch, dtype, side):

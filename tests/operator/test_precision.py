@@ -15,6 +15,7 @@ from tests.frontends import (
     FRONT_ENDS,
     NUMPY,
     TORCH,
+    eps,
     every_front_end,
     every_front_end_and_dtype,
     to_torch,
@@ -102,6 +103,30 @@ def test_entries_over_thirty_orders_of_magnitude(fe, dtype, shape):
     y = fe.soft_binary_argmax(x, k, axis=axis)
     np.testing.assert_allclose(y.sum(axis=axis, dtype=np.float64), k, rtol=1e-5)
     np.testing.assert_allclose(y.astype(float), expected, atol=1e-6)
+
+
+@every_front_end_and_dtype((FLOAT32, FLOAT64))
+@pytest.mark.parametrize("shape", [(70, 5), (70, 20), (5, 200), (20, 70)])
+def test_entries_and_tau_of_a_few_steps_of_the_dtype(fe, dtype, shape):
+    """The threshold has digits there that no number of the dtype has beside entries so large."""
+    axis, step = int(shape != (20, 70)), 1024 * eps(dtype)
+    steps, n = np.random.default_rng(0).integers(0, 9, shape), shape[axis]
+    expected = reference.soft_binary_argmax(steps.astype(np.float64), 0.37 * n, 5.3, axis=axis)
+    y = fe.soft_binary_argmax((1024 + steps * step).astype(dtype), 0.37 * n, 5.3 * step, axis=axis)
+    np.testing.assert_allclose(y.astype(float), expected, atol=1e-6 if dtype == FLOAT32 else 1e-12)
+
+
+@every_front_end_and_dtype((FLOAT32, FLOAT64))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_several_entries_between_zero_and_one_over_many_orders_of_magnitude(fe, dtype, axis):
+    """Nor do they here; and what is solved otherwise has more to add up than one entry."""
+    rng = np.random.default_rng(0)
+    x = (rng.choice([-1, 1], (200, 40)) * 10 ** rng.uniform(-12, 12, (200, 40))).astype(dtype)
+    k, tau = rng.uniform(0, 40, 200), 10 ** rng.uniform(-3, 1, 200)
+    expected = reference.soft_binary_argmax(x.astype(np.float64), k, tau)
+    assert np.mean(((expected > 0) & (expected < 1)).sum(1) > 3) > 0.2
+    y = fe.soft_binary_argmax(x if axis else x.T.copy(), k, tau, axis=axis)
+    np.testing.assert_allclose((y if axis else y.T).astype(float), expected, atol=2e-5 if dtype == FLOAT32 else 1e-9)
 
 
 @every_front_end_and_dtype((FLOAT16, BFLOAT16))

@@ -27,6 +27,17 @@ def test_a_class_absent_from_the_batch(path):
     assert not grad[:, 3].any()
 
 
+def test_a_sample_exactly_at_the_threshold_is_not_active(path):
+    """Its error does not count in the mean of the active ones: theirs are equal here, so no gradient is left."""
+    for n in range(5, 40):
+        logits, target = torch.full((n, 1), -3.0), torch.zeros(n, 1)
+        logits[:3, 0], target[0] = torch.tensor([0.0, 0.5, 0.5]), 1
+        for shift in (0, n // 2, n - 1):
+            loss, grad = value_and_grad(path, logits.roll(shift, 0), target.roll(shift, 0), reduction="sum")
+            assert loss == 0.75
+            assert not grad.any(), (n, shift)
+
+
 @pytest.mark.parametrize("n", [1, 9])
 def test_a_batch_of_one_class(path, n):
     """k is n for that class and 0 for the others: nothing is left to decide."""

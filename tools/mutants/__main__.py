@@ -11,6 +11,7 @@ import hashlib
 import json
 import shlex
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -113,7 +114,9 @@ def main() -> None:
         run(left, results, given.jobs)
     print(summary(mutants, results))
     if given.page:
-        write_page(given.page, MUTANTS, results)
+        command = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        write_page(given.page, MUTANTS, results, commit)
     sys.exit(verdict(possible, results))
 
 
