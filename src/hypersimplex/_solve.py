@@ -90,7 +90,8 @@ def _bounds(xp: Any, curve: str, p: Problem) -> tuple[Array, Array]:
     lack = (c - p.k) / c
     hi = -inverse(xp, curve, (p.k - (c - 1)) / (p.n - (c - 1)))
     if curve == "exp":
-        return -xp.log1p(-lack) - SLACK, hi + SLACK
+        # For a whole k above a gap every nu below 0 would do as far as numbers can tell: 0 is the limit.
+        return -xp.log1p(-lack) - 1e-12, hi + SLACK
     whole = lack == 0
     lo = inverse(xp, curve, xp.where(whole, 0.5, lack))
     others = xp.where(p.n > c, p.n - c, 1.0)
