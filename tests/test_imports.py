@@ -16,10 +16,12 @@ MODULES = {
 }
 # A package and what it may import besides itself: the frameworks' front ends know the middle, not each other.
 INNER = {"_batch", "_boundary", "_columns"}
+SHARED = {"_checks", "_kernel", "_search"}
+OPERATOR = {"_assignment", "_box_formula", "_curves", "_formulas", "_numpy_assignment", "_solve"}
 ALLOWED = {
-    "torch": {"_assignment", "_box_formula", "_checks", "_kernel", "_numpy_assignment", "_search"},
-    "jax": {"_assignment", "_box_formula", "_checks", "_kernel", "_numpy", "_numpy_assignment", "_search"},
-    "boosting": {"_checks", "_kernel", "_numpy", "_search"},
+    "torch": SHARED | OPERATOR,
+    "jax": SHARED | OPERATOR | {"_numpy"},
+    "boosting": SHARED | {"_numpy"},
 }
 
 

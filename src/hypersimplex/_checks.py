@@ -10,6 +10,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from hypersimplex import _kernel
+from hypersimplex._curves import CURVES
 from hypersimplex._packages import packages_of
 
 Failure = tuple[str, int, int]
@@ -120,6 +121,11 @@ def not_whole(k: float) -> ValueError:
     return ValueError(f"k must be a whole number for exactly k ones, got {plain_number(k)}")
 
 
+def check_curve(curve: object) -> None:
+    if curve not in CURVES:
+        raise ValueError(f"curve must be {', '.join(map(repr, CURVES[:-1]))} or {CURVES[-1]!r}, got {curve!r}")
+
+
 def check_numbers(k: object, tau: object, n: int, dim: str) -> None:
     """Check k and tau if they are numbers. Arrays are checked where their values are read."""
     if isinstance(tau, float | int) and not 0 < tau <= LARGEST:
@@ -207,9 +213,8 @@ def check_offsets(shape: Sequence[int], whole: bool, dtype: object) -> None:
     if not whole:
         raise TypeError(f"offsets must be whole numbers, got {dtype}")
     if len(shape) != 1 or not shape[0]:
-        raise ValueError(
-            f"offsets must be one more than there are segments, in one dimension, got shape {tuple(shape)}"
-        )
+        rule = "offsets must be one more than there are segments, in one dimension"
+        raise ValueError(f"{rule}, got shape {tuple(shape)}")
 
 
 def bad_offsets(size: int, offset: int) -> ValueError:
@@ -278,10 +283,8 @@ def too_little_capacity(wanted: float, total: float, room: float) -> ValueError:
 
 def forced_experts(experts: Sequence[int], forced: float, room: float) -> ValueError:
     names = ", ".join(map(str, experts[:8])) + (", ..." if len(experts) > 8 else "")
-    rule = (
-        f"capacity must be at least {plain_number(forced)} for experts {names} together, which infinities force on them"
-    )
-    return ValueError(f"{rule}, got {plain_number(room)}")
+    rule = f"capacity must be at least {plain_number(forced)} for experts {names} together"
+    return ValueError(f"{rule}, which infinities force on them, got {plain_number(room)}")
 
 
 # Of tensors

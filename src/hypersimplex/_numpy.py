@@ -3,12 +3,13 @@
 import os
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hypersimplex import _checks, _kernel
+from hypersimplex import _checks, _kernel, _solve
 
 if os.environ.get("HYPERSIMPLEX_SIMD", _kernel.variant()) not in ("", _kernel.variant()):
     raise ValueError(
@@ -22,52 +23,73 @@ BFLOAT16 = "bfloat16"  # NumPy has none of its own; ml_dtypes registers one unde
 MOST_THREADS = 1024  # the kernel takes fewer still
 
 
-def soft_binary_argmax(
-    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1, hard: bool = False
+def soft_topk(
+    x: ArrayLike,
+    k: ArrayLike,
+    tau: ArrayLike = 1.0,
+    *,
+    axis: SupportsIndex = -1,
+    curve: str = "ramp",
+    hard: bool = False,
 ) -> Array:
-    """Solve argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
+    """Choose the k largest entries of every slice along axis, softly: y from 0 to 1 with sum k.
 
-    y is a soft choice of the k largest entries, and a smaller tau makes it harder. It equals clip((x - mu)/tau, 0, 1)
-    with one number mu per slice. `soft_topk` is the same function.
+    `soft_binary_argmax` is the same function under the name that the paper gives it for the default curve.
+
+    y equals S((x - mu)/tau) with one number mu per slice. `curve` names S, which rises from 0 to 1:
+
+        "ramp"      clip(t, 0, 1). y has exact zeros and ones; at k=1 it is sparsemax. It solves
+                    argmin |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k.
+        "exp"       min(1, e^t). At k=1 it is softmax.
+        "logistic"  1/(1 + e^-t). No entry is exactly 0 or 1; known as LML.
+        "laplace"   e^t/2 below 0, 1 - e^-t/2 above. No entry is exactly 0 or 1; known as LapSum.
 
     Args:
         x: floating-point array. float16 and bfloat16 are computed in float32 and returned in their own dtype.
         k: the sum of every slice, any real number from 0 to its size; or an array that broadcasts over the slices.
-        tau: temperature, positive; or an array that broadcasts over the slices.
+        tau: temperature, positive; or an array that broadcasts over the slices. A smaller one makes y harder.
         axis: the axis along which the slices lie.
+        curve: "ramp", "exp", "logistic" or "laplace".
         hard: return exactly k ones instead, as binary_argmax does; k must be whole.
 
     >>> x = np.array([0.1, 1.6, 1.0])
-    >>> soft_binary_argmax(x, k=1)
+    >>> soft_topk(x, k=1)
     array([0. , 0.8, 0.2])
-    >>> soft_binary_argmax(np.stack([x, x]), k=[1, 2], tau=2.0)
+    >>> soft_topk(np.stack([x, x]), k=[1, 2], tau=2.0)
     array([[0.   , 0.65 , 0.35 ],
            [0.275, 1.   , 0.725]])
     >>> soft_topk(x, k=1, hard=True)
     array([0., 1., 0.])
+    >>> soft_topk(x, k=2, curve="exp").round(4)
+    array([0.2689, 1.    , 0.7311])
     """
+    _checks.check_curve(curve)
     x, dtype, along = prepare(x, axis)
     y = np.empty_like(x)
-    _project(x, k, tau, along, axis, y, None)
+    _project(x, k, tau, along, axis, y, None, curve)
     if hard:
         y = binary_argmax(x, k, axis=axis)
     return y if y.dtype == dtype else y.astype(dtype)
 
 
-soft_topk = soft_binary_argmax  # under the name that people search for
+soft_binary_argmax = soft_topk  # under the paper's name
 
 
-def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1) -> Array:
-    """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
+def threshold(
+    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: SupportsIndex = -1, curve: str = "ramp"
+) -> Array:
+    """Return mu, one number for each slice, such that S((x - mu)/tau) sums to k; S is the curve of soft_topk.
 
-    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
+    If every number of an interval would do, mu is the middle, or the finite end if only one end is finite. Where no
+    finite number would do it is infinite.
 
     >>> threshold(np.array([0.1, 1.6, 1.0]), k=1)
     array(0.8)
     """
+    _checks.check_curve(curve)
     x, _, along = prepare(x, axis)
     mu = np.empty(x.shape[:along] + x.shape[along + 1 :])
-    _project(x, k, tau, along, axis, None, mu)
+    _project(x, k, tau, along, axis, None, mu, curve)
     return mu.astype(x.dtype, copy=False)
 
 
@@ -89,7 +111,9 @@ def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: SupportsIndex = -1) -> Ar
     return y if y.dtype == dtype else y.astype(dtype)
 
 
-def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0) -> Array:
+def soft_topk_segments(
+    x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: ArrayLike = 1.0, *, curve: str = "ramp"
+) -> Array:
     """Compute soft_topk of every segment x[offsets[i]:offsets[i + 1]], for rows of different lengths.
 
     The result is that of soft_topk for each segment by itself, or for rows padded with -inf.
@@ -99,11 +123,13 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
         k: the sum of every segment, from 0 to its size: a number, or one per segment.
         offsets: whole numbers that rise from 0 to the size of x, one more than there are segments.
         tau: temperature, positive: a number, or one per segment.
+        curve: "ramp", "exp", "logistic" or "laplace", as for soft_topk.
 
     >>> x = np.array([0.1, 1.6, 1.0, 2.0, 2.5])
     >>> soft_topk_segments(x, k=1, offsets=[0, 3, 5])
     array([0.  , 0.8 , 0.2 , 0.25, 0.75])
     """
+    _checks.check_curve(curve)
     x, dtype, _ = prepare(x, -1)
     _checks.check_flat("x", x.shape)
     ends = as_array("offsets", offsets)
@@ -119,6 +145,10 @@ def soft_topk_segments(x: ArrayLike, k: ArrayLike, offsets: ArrayLike, tau: Arra
         n = 0 if failure[0] == "offsets" else int(np.diff(ends)[failure[1]])
         k, tau = k if ks is None else ks, tau if taus is None else taus
         _checks.raise_segment_failure(failure, k, tau, x.size, n)
+    if curve != "ramp":  # the kernel, which does not know the other curves yet, has checked the arguments
+        k, tau = (np.broadcast_to(one if each is None else each, slices) for one, each in ((k, ks), (tau, taus)))
+        for i, (begin, end) in enumerate(pairwise(ends)):
+            y[begin:end] = _solve.solve_rows(curve, x[begin:end], k[i], tau[i])[0]
     return y.astype(dtype, copy=False)
 
 
@@ -199,12 +229,25 @@ def per_slice(name: str, value: ArrayLike, slices: tuple[int, ...]) -> tuple[flo
 
 
 def _project(
-    x: Array, k: ArrayLike, tau: ArrayLike, along: int, axis: SupportsIndex, y: Array | None, mu: Array | None
+    x: Array,
+    k: ArrayLike,
+    tau: ArrayLike,
+    along: int,
+    axis: SupportsIndex,
+    y: Array | None,
+    mu: Array | None,
+    curve: str = "ramp",
 ) -> None:
     slices = x.shape[:along] + x.shape[along + 1 :]
     k_number, k_array = per_slice("k", k, slices)
     tau_number, tau_array = per_slice("tau", tau, slices)
     failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
+    k, tau = k_number if k_array is None else k_array, tau_number if tau_array is None else tau_array
     if failure:
-        k, tau = k_number if k_array is None else k_array, tau_number if tau_array is None else tau_array
         _checks.raise_failure(failure, k, tau, x.shape[along], f"axis {axis}")
+    if curve != "ramp":  # the kernel, which does not know the other curves yet, has checked the arguments
+        found, at = _solve.solve_rows(curve, np.moveaxis(x, along, -1), k, tau)
+        if y is not None:
+            y[...] = np.moveaxis(found, -1, along)
+        if mu is not None:
+            mu[...] = at

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from hypersimplex import _checks
 from hypersimplex.jax._along import Along, Array
 from hypersimplex.jax._arguments import converted, first_outside, floating, is_known, per_class, widened
-from hypersimplex.jax._operator import soft_binary_argmax, solve
+from hypersimplex.jax._operator import soft_topk, solve
 
 
 def hypersimplex_loss(
@@ -45,7 +45,7 @@ def hypersimplex_loss(
     Array([0.28125, 0.28125, 0.     ], dtype=float32)
     """
     batch = _prepare(logits, labels, where, k, prior, tau, axis_name)
-    return _losses(batch, soft_binary_argmax(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name))
+    return _losses(batch, soft_topk(batch.logits, batch.k, batch.tau, axis=0, axis_name=axis_name))
 
 
 def loss_and_threshold(

@@ -1,11 +1,23 @@
 """The projection and its Jacobian in jnp: for every device, for slices spread over a mesh, and for export."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
-from hypersimplex._search import middle
+from hypersimplex import _formulas, _solve
+from hypersimplex._search import Start, State, begin, judged, middle, moved
 from hypersimplex.jax._along import Along, Array
-from hypersimplex.jax._search import Goal, above_all, below_all, find_threshold, unclipped
+from hypersimplex.jax._search import (
+    Goal,
+    above_all,
+    below_all,
+    find_threshold,
+    key_to_number,
+    kth_largest_key,
+    number_to_key,
+    unclipped,
+)
 
 
 def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Array, Array]:
@@ -27,25 +39,39 @@ def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple
     return jnp.where(broken, jnp.nan, y), jnp.where(broken, jnp.nan, mu)
 
 
-def centered(y: Array, v: Array, tau: Array, along: Along) -> Array:
-    """Return (v - mean_A v)/tau on A = {0 < y < 1} and 0 elsewhere; NaN where y is."""
-    active = is_active(y)
-    return jnp.where(active, (v - active_mean(y, v, along)) / tau, 0 * jax.lax.stop_gradient(y))
+def project_curve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, curve: str) -> tuple[Array, Array]:
+    """The same for another curve than the ramp."""
+
+    def total(terms: Array) -> Array:
+        return along.totals(terms)[0]
+
+    def largest(entries: Array, place: Array) -> Array:
+        key = kth_largest_key(number_to_key(entries), place.astype(jnp.int32), along)
+        return key_to_number(key, entries.dtype)
+
+    def find(xp: Any, curve: str, p: _solve.Problem, start: Start) -> Array:
+        def sums(s: State) -> tuple[Array, ...]:
+            return _solve.sums_at(jnp, curve, p.z, s.mu, s.low, total)
+
+        def step(at: tuple[Array, State]) -> tuple[Array, State]:
+            table = sums(at[1])
+            return at[0] + 1, moved(jnp, judged(jnp, at[1], table, goal), table, goal)
+
+        goal = _solve.goal(jnp, curve, p, start, float(jnp.finfo(x.dtype).eps), True)
+        # What is one constant for all slices gets the slices' sharding type, which shard_map wants of a loop's state.
+        first = jax.tree.map(lambda a: jnp.where(start.mu == start.mu, a, a), begin(jnp, start, ~p.inner))
+        _, end = jax.lax.while_loop(
+            lambda at: (at[0] < _solve.MOST_STEPS) & ~jnp.all(at[1].settled), step, (jnp.asarray(0), first)
+        )
+        return end.mu + end.low
+
+    return _solve.solve(jnp, curve, x, k + k_low, tau, _solve.Slices(total, along.most, largest, find))
 
 
-def is_active(y: Array) -> Array:
-    return (y > 0) & (y < 1)
-
-
-def active_mean(y: Array, v: Array, along: Along) -> Array:
-    """The mean of v over A; 0 where A is empty."""
-    return along.total(jnp.where(is_active(y), v, 0)) / active_count(y, along)
-
-
-def active_count(y: Array, along: Along) -> Array:
-    """How many entries are active, but at least 1, since it is divided by; NaN where y is."""
-    count = along.total(jnp.where(is_active(y), 1, 0 * jax.lax.stop_gradient(y)))
-    return jnp.where(count == 0, 1, count)
+def centered(y: Array, v: Array, tau: Array, along: Along, curve: str = "ramp") -> Array:
+    """Return s (v - m)/tau, with s the slopes and m the mean of v weighted by them; NaN where y is."""
+    s = _formulas.slopes(jnp, curve, y, along.total)
+    return jnp.where(s.active, s.each * (v - s.mean(jnp, v, along.total)) / tau, 0)
 
 
 def _goal(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Goal, Array]:

@@ -1,4 +1,6 @@
-"""The projection and its Jacobian as two primitives: the C++ kernel on a single CPU device, jnp everywhere else.
+"""The ramp and its Jacobian as two primitives: the C++ kernel on a single CPU device, jnp everywhere else.
+
+The other curves are jnp on every device.
 
 Which of the two is decided when a program is lowered, since only then its devices are known. A program that is spread
 over devices keeps jnp, which XLA knows how to part, and so does one that is exported, which must run without this
@@ -19,7 +21,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from hypersimplex import _kernel
+from hypersimplex import _formulas, _kernel
 from hypersimplex._numpy import threads
 from hypersimplex.jax import _plain
 from hypersimplex.jax._along import Along, Array
@@ -29,46 +31,52 @@ _project.multiple_results = True
 _centered = Primitive("hypersimplex_centered")
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(4,))
-def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along) -> tuple[Array, Array]:
+@partial(jax.custom_jvp, nondiff_argnums=(4, 5))
+def project(x: Array, k: Array, k_low: Array, tau: Array, along: Along, curve: str) -> tuple[Array, Array]:
     """Return y and mu of every slice, mu with size 1 along the axis.
 
     k, k_low and tau have x's dtype and rank, and are one number for each slice or one for all of them. k_low holds
     what x's dtype rounds away from k, and carries no gradient. Bad values give NaN.
     """
+    if curve != "ramp":
+        return _plain.project_curve(x, k, k_low, tau, along, curve)
     run = _plain.project if _is_spread(along) else _project.bind
     y, mu = run(x, k, k_low, tau, along=along)
     return y, mu
 
 
-def _derivatives(along: Along, primals: Any, tangents: Any) -> Any:
-    """With A = {0 < y < 1}, |A| its size and all means over it:
+def _derivatives(along: Along, curve: str, primals: Any, tangents: Any) -> Any:
+    """With s the slopes, W their sum, all means weighted by them, and y = S(t):
 
-    dy  = (dx - mean dx)/tau - (y - mean y) dtau/tau + dk/|A|  on A, 0 elsewhere
-    dmu = mean dx - mean y dtau - tau dk/|A|
+    dy  = s (dx - mean dx)/tau - s (t - mean t) dtau/tau + s dk/W
+    dmu = mean dx - mean t dtau - tau dk/W
 
     y here is the differentiable one, so differentiating the rule gives the next order.
     """
     x, k, k_low, tau = primals
     dx, dk, _, dtau = tangents
-    y, mu = project(x, k, k_low, tau, along)
+    y, mu = project(x, k, k_low, tau, along, curve)
     dy, dmu = jnp.zeros_like(y), jnp.zeros_like(mu)
+    s = _formulas.slopes(jnp, curve, y, along.total)
     # Terms of arguments that are not differentiated would cost as much as the others.
     if not isinstance(dx, SymbolicZero):
-        dy, dmu = dy + centered(y, dx, tau, along), dmu + _plain.active_mean(y, dx, along)
+        dy, dmu = dy + centered(y, dx, tau, along, curve), dmu + s.mean(jnp, dx, along.total)
     if not isinstance(dtau, SymbolicZero):
-        dy, dmu = dy - centered(y, y, tau, along) * dtau, dmu - _plain.active_mean(y, y, along) * dtau
+        t = _formulas.places(jnp, curve, y, s.active)
+        dy, dmu = dy - centered(y, t, tau, along, curve) * dtau, dmu - s.mean(jnp, t, along.total) * dtau
     if not isinstance(dk, SymbolicZero):
-        # An empty A leaves mu where it is.
-        shared = _plain.active_mean(y, jnp.ones_like(y), along) * dk / _plain.active_count(y, along)
-        dy, dmu = dy + jnp.where(_plain.is_active(y), shared, 0 * jax.lax.stop_gradient(y)), dmu - tau * shared
+        # Without slopes mu stays where it is.
+        shared = s.mean(jnp, jnp.ones_like(y), along.total) * dk / s.total
+        dy, dmu = dy + jnp.where(s.active, s.each * shared, 0), dmu - tau * shared
     return (y, mu), (dy, dmu)
 
 
 project.defjvp(_derivatives, symbolic_zeros=True)
 
 
-def centered(y: Array, v: Array, tau: Array, along: Along) -> Array:
+def centered(y: Array, v: Array, tau: Array, along: Along, curve: str) -> Array:
+    if curve != "ramp":
+        return _plain.centered(y, v, tau, along, curve)
     run = _plain.centered if _is_spread(along) else _centered.bind
     out: Array = run(y, v, tau, along=along)
     return out

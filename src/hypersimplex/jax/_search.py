@@ -232,9 +232,23 @@ def _enough(size: Array, active: Array, last: Array) -> Array:
     return jnp.where(active == 0, size == 0, (size <= 0.25 * eps * active) | stalled)
 
 
+def kth_largest_key(key: Array, place: Array, along: Along) -> Array:
+    """The largest key with at least `place` entries at or above it: that of the place-th largest entry."""
+
+    def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        lo, hi = ends
+        middle = middle_key(lo, hi)
+        enough = along.total((key >= middle).astype(jnp.int32)) >= place
+        return jnp.where(enough, middle, lo), jnp.where(enough, hi, jnp.maximum(middle - 1, lo))
+
+    ends = ~along.most(~key), along.most(key)
+    kth, _ = lax.fori_loop(0, jnp.iinfo(key.dtype).bits, halve, ends)
+    return kth  # type: ignore[no-any-return]
+
+
 def between(lo: Array, hi: Array) -> Array:
     """The number with as many floating-point numbers below it, down to lo, as above it, up to hi; rounded up."""
-    return _key_to_number(middle_key(number_to_key(lo), number_to_key(hi)), lo.dtype)
+    return key_to_number(middle_key(number_to_key(lo), number_to_key(hi)), lo.dtype)
 
 
 def middle_key(a: Array, b: Array) -> Array:
@@ -249,5 +263,5 @@ def number_to_key(x: Array) -> Array:
     return jnp.where(raw < 0, raw ^ jnp.iinfo(integer).max, raw)
 
 
-def _key_to_number(key: Array, dtype: Any) -> Array:
+def key_to_number(key: Array, dtype: Any) -> Array:
     return lax.bitcast_convert_type(jnp.where(key < 0, key ^ jnp.iinfo(key.dtype).max, key), dtype)

@@ -12,7 +12,7 @@ from hypersimplex.torch.box import box_section
 from hypersimplex.torch.chunks import backward_in_chunks
 from hypersimplex.torch.functional import binary_argmax, soft_binary_argmax, soft_topk, threshold
 from hypersimplex.torch.loss import hypersimplex_loss
-from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax
+from hypersimplex.torch.modules import HyperSimplexLoss, SoftBinaryArgmax, SoftTopK
 from hypersimplex.torch.router import BalancedRouter
 from hypersimplex.torch.segments import soft_topk_segments
 
@@ -20,6 +20,7 @@ __all__ = [
     "BalancedRouter",
     "HyperSimplexLoss",
     "SoftBinaryArgmax",
+    "SoftTopK",
     "backward_in_chunks",
     "binary_argmax",
     "box_section",

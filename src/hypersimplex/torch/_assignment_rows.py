@@ -12,7 +12,7 @@ from hypersimplex import _assignment, _checks, _kernel
 from hypersimplex._numpy_assignment import MemoryRows, average, tolerance
 from hypersimplex.torch._boundary import computed, doubles, even, widest
 from hypersimplex.torch._ranks import Ranks
-from hypersimplex.torch.backends import Backend, kernel, pick, plain
+from hypersimplex.torch.backends import Backend, kernel, pick
 
 Array = NDArray[Any]
 
@@ -80,7 +80,7 @@ class TensorRows:
 
     def pairs(self, window: float) -> Array:
         if window <= self.tau:
-            inside, _ = plain.active_entries(torch.nan_to_num(self.y), 1)
+            inside = (self.y > 0) & (self.y < 1)
         else:
             inside = ((self.z - self.mu) - self.tau / 2).abs() < window / 2
         mask = inside.to(self.y.dtype)

@@ -1,9 +1,9 @@
 """The registered operators, for compilation, transforms and modes: they pick a backend when they run.
 
-    hypersimplex::project(x, k, tau, dim)    the projection and its thresholds, without a gradient of their own
+    hypersimplex::project(x, k, tau, dim, curve)    the projection and its thresholds, without a gradient of their own
     hypersimplex::binary(x, k, dim)
     hypersimplex::box(x, total, lower, upper, weight, tau, at_most)    slices along the last dim; the others broadcast
-    hypersimplex::segments(x, offsets, k, tau)    rows of different lengths
+    hypersimplex::segments(x, offsets, k, tau, curve)    rows of different lengths
     hypersimplex::assign(x, k, capacity, tau)    the assignment, its biases, and the inverse its gradients need
 
 k and tau are tensors, 0-d or of the slices' shape. Gradients are attached outside, by _projection.py and assignment.py.
@@ -19,18 +19,18 @@ from hypersimplex.torch._boundary import computed, slices, widest
 from hypersimplex.torch.backends import pick
 
 _library = torch.library.Library("hypersimplex", "DEF")
-_library.define("project(Tensor x, Tensor k, Tensor tau, int dim) -> (Tensor, Tensor)")
+_library.define('project(Tensor x, Tensor k, Tensor tau, int dim, str curve="ramp") -> (Tensor, Tensor)')
 _library.define("binary(Tensor x, Tensor k, int dim) -> Tensor")
 _library.define(
     "box(Tensor x, Tensor total, Tensor lower, Tensor upper, Tensor weight, Tensor tau, bool at_most)"
     " -> (Tensor, Tensor)"
 )
-_library.define("segments(Tensor x, Tensor offsets, Tensor k, Tensor tau) -> Tensor")
+_library.define('segments(Tensor x, Tensor offsets, Tensor k, Tensor tau, str curve="ramp") -> Tensor')
 _library.define("assign(Tensor x, Tensor k, Tensor capacity, Tensor tau) -> (Tensor, Tensor, Tensor)")
 
 
-def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    y, mu = pick(x).project(x, k, tau, dim)
+def _project(x: Tensor, k: Tensor, tau: Tensor, dim: int, curve: str = "ramp") -> tuple[Tensor, Tensor]:
+    y, mu = pick(x, curve).project(x, k, tau, dim, curve=curve)
     return _as_promised(y, x), mu
 
 
@@ -40,7 +40,11 @@ def _as_promised(y: Tensor, x: Tensor) -> Tensor:
     return y if y.stride() == promised.stride() else promised.copy_(y)
 
 
-def _fake_project(x: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+def _segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, curve: str = "ramp") -> Tensor:
+    return pick(x, curve).segments(x, offsets, k, tau, curve=curve)
+
+
+def _fake_project(x: Tensor, k: Tensor, tau: Tensor, dim: int, curve: str = "ramp") -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), x.new_empty(slices(x, dim), dtype=widest(x.device))
 
 
@@ -64,21 +68,21 @@ def _one_by_one(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tu
     return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0, 0, 0)
 
 
-def _batched(op: Any, results: int) -> Any:
-    """A vmap rule: the batch becomes one more dim in front, of x and of the slices."""
+def _batched(op: Any, numbers: int, results: int) -> Any:
+    """A vmap rule: the batch becomes one more dim in front, of x and of the slices, which have so many numbers each."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], x: Tensor, *rest: Any) -> tuple[Any, Any]:
-        *values, dim = rest
+        values, dim, curve = rest[:numbers], rest[numbers], rest[numbers + 1 :]
         size = info.batch_size
         ndim = x.dim() - (in_dims[0] is not None)
         x = x.movedim(in_dims[0], 0) if in_dims[0] is not None else x.expand(size, *x.shape)
         wide = []
-        for value, at in zip(values, in_dims[1:-1], strict=True):
+        for value, at in zip(values, in_dims[1:], strict=False):
             if at is not None:
                 value = value.movedim(at, 0)
                 value = value.reshape(size, *[1] * (ndim - 1)) if value.dim() == 1 else value
             wide.append(value.expand(slices(x, dim % ndim + 1)))
-        return op(x, *wide, dim % ndim + 1), 0 if results == 1 else (0,) * results
+        return op(x, *wide, dim % ndim + 1, *curve), 0 if results == 1 else (0,) * results
 
     return rule
 
@@ -110,26 +114,26 @@ def _fake_like(x: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(x)
 
 
-def _batched_segments(info: Any, in_dims: tuple[int | None, ...], *tensors: Tensor) -> tuple[Tensor, int]:
+def _batched_segments(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Tensor, int]:
     """The segments of the whole batch, one after the other."""
-    size = info.batch_size
+    size, tensors, curve = info.batch_size, given[:4], given[4:]
     x, offsets, k, tau = (
-        t.expand(size, *t.shape) if at is None else t.movedim(at, 0) for t, at in zip(tensors, in_dims, strict=True)
+        t.expand(size, *t.shape) if at is None else t.movedim(at, 0) for t, at in zip(tensors, in_dims, strict=False)
     )
     n, rows = x.shape[1], offsets.shape[1] - 1
     starts = offsets[:, :-1] + n * torch.arange(size, device=x.device).unsqueeze(1)
     ends = torch.cat((starts.reshape(-1), starts.new_tensor([size * n])))
     k, tau = ((t.unsqueeze(1) if t.dim() == 1 else t).expand(size, rows).reshape(-1) for t in (k, tau))
-    return segments(x.reshape(-1), ends, k, tau).reshape(size, n), 0
+    return segments(x.reshape(-1), ends, k, tau, *curve).reshape(size, n), 0
 
 
 _ops = torch.ops.hypersimplex
 project, binary, box, segments, assign = _ops.project, _ops.binary, _ops.box, _ops.segments, _ops.assign
 for _name, _run, _fake, _rule in (
-    ("project", _project, _fake_project, _batched(project, 2)),
-    ("binary", lambda x, *rest: _as_promised(pick(x).binary(x, *rest), x), _fake_like, _batched(binary, 1)),
+    ("project", _project, _fake_project, _batched(project, 2, 2)),
+    ("binary", lambda x, *rest: _as_promised(pick(x).binary(x, *rest), x), _fake_like, _batched(binary, 1, 1)),
     ("box", _box, _fake_box, _batched_box),
-    ("segments", lambda x, *rest: pick(x).segments(x, *rest), _fake_like, _batched_segments),
+    ("segments", _segments, _fake_like, _batched_segments),
     ("assign", _assign, _fake_assign, _one_by_one),
 ):
     _library.impl(_name, _run, "CompositeExplicitAutograd")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _formulas
 from hypersimplex.torch import _operators
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import as_numbers, check_layout, computed, has_batches, is_eager, kind, slices, widest
@@ -19,12 +19,14 @@ _is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", bool
 _NUMBERS = frozenset({float, int, Tensor, torch.nn.Parameter})
 
 
-def project(input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = False) -> tuple[Tensor, Tensor | None]:
+def project(
+    input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = False, curve: str = "ramp"
+) -> tuple[Tensor, Tensor | None]:
     """y, with gradients to input, k and tau, and mu, without."""
     if not (type(input) in TENSORS and type(k) in _NUMBERS and type(tau) in _NUMBERS and is_eager()):
-        y, mu = formula(input, *as_tensors(input, k, tau, dim), dim)
+        y, mu = formula(input, *as_tensors(input, k, tau, dim), dim, curve)
         return y, mu.detach()
-    backend = pick(input)
+    backend = pick(input, curve)
     needs_gradient = input.requires_grad
     if type(k) in TENSORS or type(tau) in TENSORS:
         k, tau = as_tensors(input, k, tau, dim)
@@ -32,21 +34,21 @@ def project(input: Tensor, k: Number, tau: Number, dim: int, want_mu: bool = Fal
     else:
         check_input(input, dim)
     if not needs_gradient:
-        return backend.project(input, k, tau, dim, want_mu=want_mu)
-    found = _apply(input, k, tau, (backend, dim, want_mu))
+        return backend.project(input, k, tau, dim, want_mu=want_mu, curve=curve)
+    found = _apply(input, k, tau, (backend, dim, want_mu, curve))
     return found if want_mu else (found, None)
 
 
 class Projection(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, input: Tensor, k: Number, tau: Number, how: tuple[Backend, int, bool]) -> Any:
-        backend, dim, want_mu = how
-        y, mu = backend.project(input, k, tau, dim, want_mu=want_mu)
+    def forward(ctx: Any, input: Tensor, k: Number, tau: Number, how: tuple[Backend, int, bool, str]) -> Any:
+        backend, dim, want_mu, curve = how
+        y, mu = backend.project(input, k, tau, dim, want_mu=want_mu, curve=curve)
         if isinstance(tau, Tensor):  # then so is k
-            ctx.how = backend, dim, None
+            ctx.how = backend, dim, None, curve
             ctx.save_for_backward(y, tau)
         else:
-            ctx.how = backend, dim, tau
+            ctx.how = backend, dim, tau, curve
             ctx.save_for_backward(y)
         if not want_mu:
             return y
@@ -56,13 +58,13 @@ class Projection(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, v: Tensor, _: Tensor | None = None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        backend, dim, tau = ctx.how
+        backend, dim, tau, curve = ctx.how
         needs = (True, False, False)
         if tau is None:
             tau, needs = saved[1], ctx.needs_input_grad
         if torch.is_grad_enabled() or type(v) is not Tensor or has_batches(v) or not is_eager():
             backend = plain  # to be differentiated again, or many at once
-        to_input, to_k, to_tau = backend.pullback(saved[0], v, tau, dim, needs)
+        to_input, to_k, to_tau = backend.pullback(saved[0], v, tau, dim, needs, curve=curve)
         return to_input, to_k, to_tau, None
 
 
@@ -70,37 +72,30 @@ class Projection(torch.autograd.Function):
 _apply: Callable[..., Any] = super(torch.autograd.Function, Projection).apply
 
 
-def formula(input: Tensor, k: Tensor, tau: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """y and mu by the formula of `piece`: differentiable by any transform.
+def formula(input: Tensor, k: Tensor, tau: Tensor, dim: int, curve: str = "ramp") -> tuple[Tensor, Tensor]:
+    """y and mu, differentiable by any transform.
 
     The values are the operator's; what the formula adds is 0 and has the derivative. An exported graph can do without.
     """
     if _is_exporting() and not (torch.is_grad_enabled() and any(t.requires_grad for t in (input, k, tau))):
-        return _operators.project(input, k, tau, dim)  # type: ignore[no-any-return]
-    y, mu = _operators.project(input.detach(), k.detach(), tau.detach(), dim)
+        return _operators.project(input, k, tau, dim, curve)  # type: ignore[no-any-return]
+    y, mu = _operators.project(input.detach(), k.detach(), tau.detach(), dim, curve)
     y = y.to(computed(y.dtype))
-    k, tau = (t.unsqueeze(dim) if t.dim() else t for t in (k, tau))
-    active, count = plain.active_entries(y, dim)
-    z, nu = piece(y, input, k, tau, active, count, lambda terms: terms.sum(dim, keepdim=True))
-    change = z - nu
-    y = torch.where(active, y + (change - change.detach()), y)
-    shift = torch.where(active.any(dim, keepdim=True), nu.to(mu.dtype) * tau.to(mu.dtype), 0).squeeze(dim)
-    return y.to(input.dtype), mu + (shift - shift.detach())
+    k, each = (t.unsqueeze(dim) if t.dim() else t for t in (k, tau))
+    rise, nu = risen(y, input, k, each, lambda terms: terms.sum(dim, keepdim=True), curve)
+    return (y + rise).to(input.dtype), mu + (nu.to(mu.dtype) * each.detach().to(mu.dtype)).squeeze(dim)
 
 
-def piece(
-    y: Tensor, input: Tensor, k: Tensor, tau: Tensor, active: Tensor, count: Tensor, total: Callable[[Tensor], Tensor]
+def risen(
+    y: Tensor, input: Tensor, k: Tensor, tau: Tensor, total: Callable[[Tensor], Tensor], curve: str = "ramp"
 ) -> tuple[Tensor, Tensor]:
-    """z and nu such that y = z - nu on A, the active entries, while A stays as it is. z is 0 elsewhere.
-
-    With x measured from mu: z = x/tau and nu = mean_A z - (k - ones)/|A|. `total` sums up the terms of a slice.
-    """
+    """What y and mu/tau rise by with the arguments: 0, with the derivative. `total` sums up the terms of a slice."""
     # An infinite x would give inf - inf, and a tau that the dtype of x does not hold inf or 0.
     x = input.to(y.dtype)
     moved = torch.where(torch.isinf(x.detach()), 0, x - x.detach())
     inverse = (1 / tau.detach()).clamp(max=torch.finfo(y.dtype).max).to(y.dtype)
-    z = torch.where(active, (y + moved * inverse) * (tau.detach() / tau).to(y.dtype), 0)
-    return z, (total(z) - (k.to(y.dtype) - total(y == 1))) / count
+    ratio, more = (tau / tau.detach()).to(y.dtype), (k - k.detach()).to(y.dtype)
+    return _formulas.by_newton_steps(torch, curve, y, moved * inverse, ratio, more, total)
 
 
 def check_input(input: Tensor, dim: int) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,12 +12,12 @@ from hypersimplex.torch._boundary import slices
 from hypersimplex.torch.decisions import is_multilabel
 
 
-def call(function: Callable[..., Any], input: Any, *rest: Any) -> Any:
+def call(function: Callable[..., Any], input: Any, *rest: Any, **how: str) -> Any:
     """What the function gives for such an input; None if it is not one."""
     for value in (input, *rest):
         if isinstance(value, torch.fx.Proxy):
-            return value.tracer.create_proxy("call_function", function, (input, *rest), {})
-    return _by_slices(function, input, *rest) if is_dtensor(input) else None
+            return value.tracer.create_proxy("call_function", function, (input, *rest), how)
+    return _by_slices(partial(function, **how), input, *rest) if is_dtensor(input) else None
 
 
 def is_dtensor(value: object) -> bool:

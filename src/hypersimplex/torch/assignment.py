@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _formulas
 from hypersimplex.torch import _operators
 from hypersimplex.torch._assignment_rows import column_sums, limits_of, rows_of, solve
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import has_batches, is_eager, kind
-from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices, piece
+from hypersimplex.torch._projection import TENSORS, as_tensor, check_input, over_slices, risen
 from hypersimplex.torch._ranks import Ranks, dtype_code, exchange, fingerprint, members, same, same_dtype, same_values
 from hypersimplex.torch.backends import Backend, kernel, pick, plain
 
@@ -192,12 +192,14 @@ def _formula(input: Tensor, k: Tensor, capacity: Tensor, tau: Tensor) -> tuple[T
     """The values of the operator, plus a term that is 0 and has the derivative, by operations any transform knows."""
     y, bias, inverse = _operators.assign(input.detach(), k.detach(), capacity.detach(), tau.detach())
     y = y.to(inverse.dtype)
-    active, count = plain.active_entries(y, 1)
     k = k.unsqueeze(1) if k.dim() else k
-    z, nu = piece(y, input, k, tau, active, count, lambda terms: terms.sum(1, keepdim=True))
-    centered = torch.where(active, z - nu, 0)
-    over = torch.where(torch.isnan(y), 0, centered).sum(0) + (y == 1).sum(0) - capacity.to(y.dtype)
-    shift = (inverse @ (over - over.detach())).expand_as(y)
-    shift = torch.where(active & ~torch.isnan(y), shift, 0)
-    change = centered - torch.where(active, shift - shift.sum(1, keepdim=True) / count, 0)
-    return (y + (change - change.detach())).to(input.dtype), bias
+    rise, _ = risen(y, input, k, tau, _over_rows)
+    active = _formulas.slopes(torch, "ramp", y, _over_rows)
+    over = torch.where(torch.isnan(y), 0, rise).sum(0) - (capacity - capacity.detach()).to(y.dtype)
+    shift = torch.where(torch.isnan(y), 0, (inverse @ over).expand_as(y))
+    change = rise - torch.where(active.active, shift - active.mean(torch, shift, _over_rows), 0)
+    return (y + change).to(input.dtype), bias
+
+
+def _over_rows(terms: Tensor) -> Tensor:
+    return terms.sum(1, keepdim=True)

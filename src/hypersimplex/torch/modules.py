@@ -13,30 +13,35 @@ from hypersimplex import _checks
 from hypersimplex.torch import _batch, _calibration, _tracking, decisions
 from hypersimplex.torch._batch import Number, Outcome, Settings
 from hypersimplex.torch._state import State, can_read, check_per_class, store
-from hypersimplex.torch.functional import soft_binary_argmax
+from hypersimplex.torch.functional import soft_topk
 from hypersimplex.torch.loss import compute
 
 
-class SoftBinaryArgmax(nn.Module):
-    """`soft_topk` along dim as a module. The paper calls it Soft-Binary-Argmax@k; see `soft_binary_argmax`.
+class SoftTopK(nn.Module):
+    """`soft_topk` along dim as a module. `SoftBinaryArgmax` is the same class under the paper's name.
 
-    >>> SoftBinaryArgmax(k=1)(torch.tensor([0.1, 1.6, 1.0]))
+    >>> SoftTopK(k=1)(torch.tensor([0.1, 1.6, 1.0]))
     tensor([0.0000, 0.8000, 0.2000])
     """
 
     k: Number
     tau: Number
+    curve = "ramp"  # of modules that were saved before there were others
 
-    def __init__(self, k: Number, tau: Number = 1.0, dim: int = -1) -> None:
+    def __init__(self, k: Number, tau: Number = 1.0, dim: int = -1, *, curve: str = "ramp") -> None:
         super().__init__()
-        self.dim = dim
+        _checks.check_curve(curve)
+        self.dim, self.curve = dim, curve
         store(self, k=k, tau=tau)
 
     def forward(self, input: Tensor) -> Tensor:
-        return soft_binary_argmax(input, self.k, self.tau, self.dim)
+        return soft_topk(input, self.k, self.tau, self.dim, curve=self.curve)
 
     def extra_repr(self) -> str:
-        return f"k={self.k}, tau={self.tau}, dim={self.dim}"
+        return f"k={self.k}, tau={self.tau}, dim={self.dim}, curve={self.curve!r}"
+
+
+SoftBinaryArgmax = SoftTopK
 
 
 class HyperSimplexLoss(State):

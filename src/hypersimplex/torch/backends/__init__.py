@@ -6,8 +6,8 @@
 
 A caller picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never used
 under a transform (compilation, torch.func, tracing, a dispatch mode). There the registered operators are used, and they
-pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_box_formula`, `_checks` and
-`_search`, and nothing further out.
+pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_box_formula`, `_checks`,
+`_formulas`, `_search` and `_solve`, and nothing further out.
 """
 
 import os
@@ -35,7 +35,15 @@ class Backend(Protocol):
     """
 
     def project(
-        self, x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+        self,
+        x: Tensor,
+        k: Number,
+        tau: Number,
+        dim: int,
+        *,
+        want_y: bool = True,
+        want_mu: bool = True,
+        curve: str = "ramp",
     ) -> tuple[Wanted, Wanted]:
         """y in x's dtype and mu of the slices' shape; what is not wanted may be None.
 
@@ -46,7 +54,14 @@ class Backend(Protocol):
         """Exactly k ones in every slice, ties to the lower index, in x's dtype."""
 
     def pullback(
-        self, y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, bool, bool] = (True, True, True)
+        self,
+        y: Tensor,
+        v: Tensor,
+        tau: Number,
+        dim: int,
+        needs: tuple[bool, bool, bool] = (True, True, True),
+        *,
+        curve: str = "ramp",
     ) -> tuple[Wanted, Wanted, Wanted]:
         """The gradients of sum(v * y) to x (in v's dtype), k and tau (of the slices' shape); None if not needed.
 
@@ -64,7 +79,7 @@ class Backend(Protocol):
         mu is 0; where infinite entries share the total, it is infinite.
         """
 
-    def segments(self, x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+    def segments(self, x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, *, curve: str = "ramp") -> Tensor:
         """The projection of every x[offsets[i] : offsets[i + 1]]; k and tau are 0-d or one for each, in `widest`."""
 
     def loss(self, batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
@@ -110,8 +125,8 @@ def plain_only() -> Iterator[None]:
         _forced = before
 
 
-def pick(x: Tensor) -> Backend:
-    if _forced:
+def pick(x: Tensor, curve: str = "ramp") -> Backend:
+    if _forced or curve != "ramp":  # the other curves have no kernel yet
         return plain
     if x.is_cpu:
         return kernel

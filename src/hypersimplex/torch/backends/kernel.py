@@ -21,7 +21,14 @@ _DOUBLE = torch.float64
 
 
 def project(
-    x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+    x: Tensor,
+    k: Number,
+    tau: Number,
+    dim: int,
+    *,
+    want_y: bool = True,
+    want_mu: bool = True,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor | None]:
     dtype, at = x.dtype, x.data_ptr()
     if type(k) is int:
@@ -83,7 +90,13 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
 
 
 def pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
+    y: Tensor,
+    v: Tensor,
+    tau: Number,
+    dim: int,
+    needs: tuple[bool, ...] = (True, True, True),
+    *,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     dtype, shape, y_at, v_at = y.dtype, y.shape, y.data_ptr(), v.data_ptr()
     if (

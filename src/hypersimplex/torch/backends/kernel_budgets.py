@@ -123,7 +123,7 @@ class _Given:
         return found
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor) -> Tensor:
+def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, *, curve: str = "ramp") -> Tensor:
     dtype, rows = x.dtype, offsets.shape[0] - 1
     x = even("input", x)
     y, offsets = torch.empty_like(x), memory("offsets", offsets, torch.int64).contiguous()

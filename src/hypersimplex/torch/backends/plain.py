@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hypersimplex import _checks
+from hypersimplex import _checks, _formulas
 from hypersimplex._search import Start, middle, search
+from hypersimplex._solve import Slices, loop, solve
 from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import computed, slices, widest
@@ -20,14 +21,22 @@ from hypersimplex.torch.backends.plain_box import box as box
 
 
 def project(
-    x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+    x: Tensor,
+    k: Number,
+    tau: Number,
+    dim: int,
+    *,
+    want_y: bool = True,
+    want_mu: bool = True,
+    curve: str = "ramp",
 ) -> tuple[Tensor, Tensor]:
     _checks.check_numbers(k, tau, x.shape[dim], f"dim {dim}")
     k, tau = _each(k, x, dim), _each(tau, x, dim)
     _check(x, k, tau, dim)
     if x.numel() == 0 or x.is_meta:
         return torch.empty_like(x), torch.zeros(slices(x, dim), dtype=k.dtype, device=x.device)
-    y, mu = _solve(x.to(computed(x.dtype)).movedim(dim, -1), k, tau)
+    rows = x.to(computed(x.dtype)).movedim(dim, -1)
+    y, mu = _solve(rows, k, tau) if curve == "ramp" else _solve_curve(curve, rows, k, tau)
     return y.movedim(-1, dim).to(x.dtype), mu
 
 
@@ -39,7 +48,15 @@ def binary(x: Tensor, k: Number, dim: int) -> Tensor:
     return _choose(x.to(computed(x.dtype)).movedim(dim, -1), k).movedim(-1, dim).to(x.dtype)
 
 
-def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callable[..., Any] = project) -> Tensor:
+def segments(
+    x: Tensor,
+    offsets: Tensor,
+    k: Tensor,
+    tau: Tensor,
+    project: Callable[..., Any] = project,
+    *,
+    curve: str = "ramp",
+) -> Tensor:
     """As rows padded with -inf, by a backend's `project`: for those without a loop over rows of different lengths."""
     sizes = offsets.diff()
     k, tau = k.expand(sizes.shape), tau.expand(sizes.shape)
@@ -50,34 +67,27 @@ def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, project: Callab
     inside = torch.arange(int(sizes.max()), device=x.device) < sizes.unsqueeze(1)
     rows = torch.full(inside.shape, -torch.inf, dtype=x.dtype, device=x.device)
     rows[inside] = x
-    y: Tensor = project(rows, k, tau, -1, want_mu=False)[0]
+    y: Tensor = project(rows, k, tau, -1, want_mu=False, curve=curve)[0]
     return y[inside]
 
 
-def active_entries(y: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """A = {0 < y < 1} and its size, at least 1. A slice with a NaN is NaN as a whole, and so is its size of A:
-    the gradients, being means over A, follow."""
-    broken = torch.isnan(y)
-    active = (y > 0) & (y < 1)
-    count = active.sum(dim, keepdim=True).clamp(min=1).to(y.dtype)
-    return active | broken, torch.where(broken.any(dim, keepdim=True), torch.nan, count)
-
-
 def pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
+    y: Tensor,
+    v: Tensor,
+    tau: Number,
+    dim: int,
+    needs: tuple[bool, ...] = (True, True, True),
+    *,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Can be differentiated again."""
     wide = computed(v.dtype)
-    y, w = y.to(wide), v.to(wide)
     each = tau.unsqueeze(dim) if isinstance(tau, Tensor) and tau.dim() else tau
-    active, count = active_entries(y.detach(), dim)
 
-    def mean(t: Tensor) -> Tensor:
-        return torch.where(active, t, 0).sum(dim, keepdim=True) / count
+    def total(terms: Tensor) -> Tensor:
+        return terms.sum(dim, keepdim=True)
 
-    to_k = mean(w)
-    to_x = torch.where(active, (w - to_k) / each, 0)
-    to_tau = -torch.where(active, w * (y - mean(y)), 0).sum(dim, keepdim=True) / each
+    to_x, to_k, to_tau = _formulas.pullback(torch, curve, y.to(wide), v.to(wide), each, total)
     found = (to_x.to(v.dtype), to_k.squeeze(dim), to_tau.squeeze(dim))
     return found[0] if needs[0] else None, found[1] if needs[1] else None, found[2] if needs[2] else None
 
@@ -172,6 +182,23 @@ def _solve(x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
     mu = torch.where(above > k, torch.inf, mu)
     good = (k >= 0) & (k <= _count(x > -torch.inf)) & (tau > 0) & torch.isfinite(tau) & ~_count(torch.isnan(x)).bool()
     return torch.where(good, y, torch.nan).to(dtype), torch.where(good, mu, torch.nan).squeeze(-1)
+
+
+def _solve_curve(curve: str, x: Tensor, k: Tensor, tau: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for another curve than the ramp."""
+    wide = widest(x.device)
+
+    def largest(_: Tensor, place: Tensor) -> Tensor:
+        return _largest(x, place).to(wide)
+
+    find = loop(_add, torch.finfo(wide).eps, look_every=4)
+    slices = Slices(_add, lambda entries: entries.amax(-1, keepdim=True), largest, find)
+    y, mu = solve(torch, curve, x.to(wide), k.to(wide).unsqueeze(-1), tau.to(wide).unsqueeze(-1), slices)
+    return y.to(x.dtype), mu.squeeze(-1)
+
+
+def _add(terms: Tensor) -> Tensor:
+    return terms.sum(-1, keepdim=True)
 
 
 def _choose(x: Tensor, k: Tensor) -> Tensor:

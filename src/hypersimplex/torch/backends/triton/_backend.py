@@ -75,7 +75,14 @@ def _numbers(value: Number, x: Tensor, shape: torch.Size) -> Tensor:
 
 
 def project(
-    x: Tensor, k: Number, tau: Number, dim: int, *, want_y: bool = True, want_mu: bool = True
+    x: Tensor,
+    k: Number,
+    tau: Number,
+    dim: int,
+    *,
+    want_y: bool = True,
+    want_mu: bool = True,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor]:
     shape = slices(x, dim)
     if x.numel() == 0:
@@ -93,7 +100,13 @@ def project(
 
 
 def pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...] = (True, True, True)
+    y: Tensor,
+    v: Tensor,
+    tau: Number,
+    dim: int,
+    needs: tuple[bool, ...] = (True, True, True),
+    *,
+    curve: str = "ramp",
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     shape, new = slices(y, dim), torch.empty if y.numel() else torch.zeros
     even, v_even = _even(y), _even(v)
