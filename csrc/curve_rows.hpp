@@ -8,7 +8,7 @@ namespace hs::HS_VARIANT {
 
 // The search stops where exp((mu - c)/tau) or its inverse exceeds this, and E is computed anew from there:
 // what an exponent is rounded by grows with it.
-constexpr double farthest = 55;
+constexpr double farthest = 20;
 constexpr int most_curve_passes = 24;
 
 // The sums of one row. In short chains: in a long one, equal numbers would round to the same side every time.
@@ -119,8 +119,10 @@ class CurveRows {
         search(searching);
     }
 
+    // By the inverse that the passes multiply with: it is rounded, and tau is not.
     double mu(int j) const {
-        return static_cast<double>(c[j]) + tau[j] * std::log(static_cast<double>(m[j]));
+        return static_cast<double>(c[j]) +
+               std::log(static_cast<double>(m[j])) / static_cast<double>(inverse[j]);
     }
 
     // y in the place of row j's exponentials; not for what is left to the selection.
