@@ -48,6 +48,11 @@ class FrontEnd:
     def __repr__(self) -> str:
         return self.name
 
+    @property
+    def soft_topk(self) -> Callable[..., np.ndarray]:
+        """The operator under its other name."""
+        return self.soft_binary_argmax
+
 
 def to_torch(a: np.ndarray) -> torch.Tensor:
     """The same memory as a tensor, whatever its strides; torch has no negative ones, so those are copied."""
@@ -81,10 +86,10 @@ def _torch_front_end(name: str, plain: bool) -> FrontEnd:
     functions = (hst.soft_binary_argmax, hst.threshold, hst.binary_argmax)
     words = {"input_word": "input", "axis_word": "dim"}
 
-    def segments(x: np.ndarray, k: Any, offsets: Any, tau: Any = 1.0) -> np.ndarray:
+    def segments(x: np.ndarray, k: Any, offsets: Any, tau: Any = 1.0, **kwargs: Any) -> np.ndarray:
         k, tau = (to_torch(v) if isinstance(v, np.ndarray) else v for v in (k, tau))
         with backends.plain_only() if plain else contextlib.nullcontext():
-            return to_numpy(hst.soft_topk_segments(to_torch(x), k, torch.as_tensor(offsets), tau))
+            return to_numpy(hst.soft_topk_segments(to_torch(x), k, torch.as_tensor(offsets), tau, **kwargs))
 
     box = _through_torch(hst.box_section, plain)
     return FrontEnd(

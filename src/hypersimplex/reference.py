@@ -1,14 +1,18 @@
 """Soft-Binary-Argmax@k, slow and obviously right: the yardstick of the tests and the docs.
 
-Everything is float64 and sorted; nothing is optimized. `_project` is the whole algorithm, on one vector;
-the public functions only peel axis and broadcasting off around it. Product code never imports this module.
+Everything is float64; nothing is optimized. `_project` is the whole algorithm for the ramp, on one vector, and
+`_bisect` that for every other curve; the public functions only peel axis and broadcasting off around them. Product code
+never imports this module.
 """
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from hypersimplex import _checks
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -52,28 +56,70 @@ def _project(x: Array, k: float, tau: float) -> tuple[Array, float]:
     return np.clip(z - nu, 0.0, 1.0), origin + tau * nu
 
 
-def soft_binary_argmax(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1) -> Array:
-    """Solve argmin_y |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k, for every slice of x along axis.
+def _rest(curve: str, t: Array) -> Array:
+    """S(t) where t < 0, and S(t) - 1 above; the mirrored curves have the same digits on both sides."""
+    e = np.exp(-np.abs(t))
+    if curve == "exp":
+        return np.where(t < 0, e, 0.0)
+    return np.where(t < 0, 1, -1) * (e / (1 + e) if curve == "logistic" else e / 2)
 
-    k and tau are numbers, or arrays that broadcast over the slices.
+
+def _bisect(x: Array, k: float, tau: float, curve: str) -> tuple[Array, float]:
+    """Return y = S((x - mu)/tau) and mu, with mu such that y sums to k."""
+    if np.isnan(x).any():
+        return np.full_like(x, np.nan), np.nan
+    _check_masks(x, k)
+    infinite, finite = np.isposinf(x), np.isfinite(x)
+    rest = k - infinite.sum()
+    if rest <= 0:
+        return np.where(infinite, k / max(infinite.sum(), k) if k else 0.0, 0.0), np.inf
+    if rest == finite.sum():
+        return np.where(x > -np.inf, 1.0, 0.0), x[finite].min() if curve == "exp" and rest else -np.inf
+    origin = np.sort(x)[::-1][math.ceil(k) - 1]
+    z = (x[finite] - origin) / tau
+    bounds = z.min() - 800 + math.log(rest / x.size), z.max() + 800 - math.log(rest / x.size)
+
+    def turn(is_low: Callable[[float], bool]) -> float:
+        low, high = bounds
+        while low < (middle := low / 2 + high / 2) < high:
+            low, high = (middle, high) if is_low(middle) else (low, middle)
+        return low / 2 + high / 2
+
+    def excess(nu: float) -> float:
+        return float(_rest(curve, z - nu).sum() - (rest - (z >= nu).sum()))
+
+    # Far from all entries the sum is k over an interval, as nearly as numbers can tell. exp ends it where y reaches 1.
+    last = turn(lambda nu: excess(nu) >= 0)
+    nu = last if curve == "exp" else turn(lambda nu: excess(nu) > 0) / 2 + last / 2
+    t = np.where(finite, x - origin, x) / tau - nu
+    return np.where(t < 0, 0.0, 1.0) + _rest(curve, t), origin + tau * nu
+
+
+def soft_binary_argmax(
+    x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1, curve: str = "ramp"
+) -> Array:
+    """Return y = S((x - mu)/tau) with sum k for every slice of x along axis; S is the curve of `soft_topk`.
+
+    For the ramp that is argmin_y |y - x/tau|^2 over 0 <= y <= 1, sum(y) = k. k and tau are numbers, or arrays that
+    broadcast over the slices.
 
     >>> soft_binary_argmax([0.1, 1.6, 1.0], 1)
     array([0. , 0.8, 0.2])
     >>> soft_binary_argmax([0.1, 1.6, 1.0], 1, tau=0.5)
     array([0., 1., 0.])
     """
-    return _solve(x, k, tau, axis)[0]
+    return _solve(x, k, tau, axis, curve)[0]
 
 
-def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1) -> Array:
-    """Return mu, one number for each slice, such that clip((x - mu)/tau, 0, 1) sums to k.
+def threshold(x: ArrayLike, k: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1, curve: str = "ramp") -> Array:
+    """Return mu, one number for each slice, such that S((x - mu)/tau) sums to k.
 
     If every number of an interval would do, mu is the middle, or the finite end if only one end is finite.
 
     >>> threshold([0.1, 1.6, 1.0], 1)
     array(0.8)
     """
-    return _solve(x, k, tau, axis)[1]
+    return _solve(x, k, tau, axis, curve)[1]
 
 
 def binary_argmax(x: ArrayLike, k: ArrayLike, *, axis: int = -1) -> Array:
@@ -122,12 +168,14 @@ def vjp(y: ArrayLike, v: ArrayLike, tau: ArrayLike = 1.0, *, axis: int = -1) -> 
     return np.moveaxis(to_x, -1, axis), to_k, to_tau
 
 
-def _solve(x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: int) -> tuple[Array, Array]:
+def _solve(x: ArrayLike, k: ArrayLike, tau: ArrayLike, axis: int, curve: str) -> tuple[Array, Array]:
+    _checks.check_curve(curve)
     rows, ks, taus = _slices(x, k, tau, axis)
     y, mu = np.zeros(rows.shape), np.zeros(rows.shape[:-1])
     with np.errstate(over="ignore", invalid="ignore"):
         for i in np.ndindex(rows.shape[:-1]):
-            y[i], mu[i] = _project(rows[i], float(ks[i]), float(taus[i]))
+            problem = rows[i], float(ks[i]), float(taus[i])
+            y[i], mu[i] = _project(*problem) if curve == "ramp" else _bisect(*problem, curve)
     return np.moveaxis(y, -1, axis), mu
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from hypersimplex.torch import SoftBinaryArgmax, binary_argmax, soft_binary_argmax, threshold
+from hypersimplex.torch import SoftBinaryArgmax, SoftTopK, binary_argmax, soft_binary_argmax, threshold
 
 
 def normal(*shape, dtype=torch.float64, seed=0):
@@ -124,7 +124,8 @@ def test_the_module_is_the_function():
     x, k, tau = normal(4, 9), torch.tensor(2.5), torch.tensor(0.7)
     same(SoftBinaryArgmax(2.5)(x), soft_binary_argmax(x, 2.5))
     same(SoftBinaryArgmax(k, tau, dim=0)(x), soft_binary_argmax(x, k, tau, dim=0))
-    assert repr(SoftBinaryArgmax(2, tau=0.5, dim=0)) == "SoftBinaryArgmax(k=2, tau=0.5, dim=0)"
+    assert repr(SoftTopK(2, tau=0.5, dim=0)) == "SoftTopK(k=2, tau=0.5, dim=0, curve='ramp')"
+    assert SoftBinaryArgmax is SoftTopK
 
 
 @pytest.mark.parametrize("through", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
