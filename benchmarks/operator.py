@@ -5,9 +5,10 @@ turn is some milliseconds of calls: a single one would get its memory as another
 the rounds each is for another place of the tensors in memory, as the allocator's luck is a tenth of some rows. A time
 is the median of the rounds, a ratio the median of every round's ratio: below 1 the operator is faster. The column
 "/ copy" compares forward with a plain copy of x into warm memory, the least that reading and writing takes. Then the
-memory that forward and backward need besides the input and the incoming gradient, how time grows with the size, what
-small temperatures and masks (every fifth entry -inf) cost, and what two threads take on a busy machine, with as many
-other busy processes as there are processors.
+smooth curves, forward and backward, over softmax, and `exp` with k = 1, which is softmax. Then the memory that forward
+and backward need besides the input and the incoming gradient, how time grows with the size, what small temperatures
+and masks (every fifth entry -inf) cost, and what two threads take on a busy machine, with as many other busy processes
+as there are processors. `--curves` prints the curves alone.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from torch import Tensor
 from benchmarks import timing
 from benchmarks.cases import CASES, LARGE, Case, problem, size
 from benchmarks.memory import peak_bytes
-from hypersimplex.torch import soft_binary_argmax
+from hypersimplex.torch import soft_binary_argmax, soft_topk
 
 Function = Callable[[Tensor], Tensor]
 
@@ -93,6 +94,33 @@ def steps_of(x: Tensor, v: Tensor, dim: int) -> tuple[dict[str, timing.Step], di
     forward: dict[str, timing.Step] = {name: partial(function, x) for name, function in functions.items()}
     forward["copy"] = partial(warm.copy_, x)
     return forward, {name: partial(both, function, wanted, v) for name, function in functions.items()}
+
+
+def curve_lines(rounds: int, threads: int) -> Iterator[list[str]]:
+    """Forward and backward of every smooth curve over softmax's."""
+    for scale in (1, 10):
+        for shape, dim in CASES + LARGE[:1]:
+            n = shape[dim]
+            functions: dict[str, Function] = {
+                name: partial(soft_topk, k=n / 10, dim=dim, curve=name) for name in ("exp", "logistic", "laplace")
+            }
+            functions |= {
+                "one": partial(soft_topk, k=1, dim=dim, curve="exp"),
+                "softmax": partial(torch.softmax, dim=dim),
+            }
+            times: timing.Times = {}
+            kept = []
+            with timing.threads(threads):
+                for _ in range(PLACES):
+                    x, v = problem(shape, scale)
+                    kept.append((x.requires_grad_(), v))
+                    steps = {name: partial(both, function, x, v) for name, function in functions.items()}
+                    calls = {name: timing.calls_for(step, seconds=5e-3) for name, step in steps.items()}
+                    for name, seconds in timing.interleave(steps, -(-rounds // PLACES), calls).items():
+                        times.setdefault(name, []).extend(seconds)
+            ratios = [f"{timing.ratio(times, name, 'softmax'):.2f}" for name in functions if name != "softmax"]
+            us = f"{timing.microseconds(times, 'softmax'):.0f}"
+            yield [str(threads), "N(0,1)" if scale == 1 else "10 N(0,1)", size(shape), str(dim), us, *ratios]
 
 
 def synchronize(device: str) -> Callable[[], None]:
@@ -172,6 +200,14 @@ def growth(rows: list[Row]) -> Iterator[str]:
             yield f"{us / by_case[threads, x, small]:.1f} x for {x} on {threads} thread{'s' if threads > 1 else ''}"
 
 
+def print_curves(options: argparse.Namespace) -> None:
+    print("\nForward and backward of the smooth curves, over softmax:\n")
+    header = [*HEADER[:4], "softmax us", "exp", "logistic", "laplace", "exp, k = 1"]
+    rounds = 3 if options.quick else options.rounds
+    found = [line for threads in options.threads for line in curve_lines(rounds, threads)]
+    print(timing.table(header, found, markdown=options.markdown))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.operator", description=__doc__)
     parser.add_argument("--device", default="cpu", help="a torch device (default: %(default)s)")
@@ -181,7 +217,10 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
     parser.add_argument("--csv", metavar="FILE", help="write the rows to a file as well")
     parser.add_argument("--peak-memory", nargs=2, metavar=("NAME", "N"), help=argparse.SUPPRESS)
+    parser.add_argument("--curves", action="store_true", help="the smooth curves alone")
     options = parser.parse_args()
+    if options.curves:
+        return print_curves(options)
     if options.peak_memory:
         return peak_memory(options.peak_memory[0], int(options.peak_memory[1]))
 
@@ -199,6 +238,8 @@ def main() -> None:
         header = ["shape", "x itself, MB", *(f"{name}, MB" for name in contenders(1, 1))]
         print("\nPeak memory of forward and backward besides x and the incoming gradient:\n")
         print(timing.table(header, list(memory_lines()), markdown=options.markdown))
+    if options.device == "cpu":
+        print_curves(options)
     if not options.quick:
         print("\nForward and backward, from 10^6 to 10^7 entries: " + "; ".join(growth(rows)))
     if options.device == "cpu":

@@ -75,11 +75,11 @@ struct Exponential {
     }
 };
 
-// What a pass over E adds up, and the step from there.
+// What a pass over E adds up, each sum in four parts.
 struct CurveSums {
-    double part[4];
+    double part[4][4];
     void add(const CurveSums& other) {
-        for (int i = 0; i < 4; ++i) part[i] += other.part[i];
+        for (int i = 0; i < 16; ++i) part[i / 4][i % 4] += other.part[i / 4][i % 4];
     }
 };
 

@@ -38,7 +38,8 @@ struct Row {
         return each([&](int l) { return ~v[l]; });
     }
     Row operator<<(int bits) const {
-        return each([&](int l) { return v[l] << bits; });
+        return each(
+            [&](int l) { return static_cast<E>(static_cast<std::make_unsigned_t<E>>(v[l]) << bits); });
     }
     Row& operator+=(Row o) { return *this = *this + o; }
     Row& operator-=(Row o) { return *this = *this - o; }

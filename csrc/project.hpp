@@ -75,17 +75,25 @@ template <class T, Curve curve>
 void project_curve_rows(const Project<T>& p, int64_t first, int64_t count, const T* x, T* y, int64_t spacing,
                         int threads, Result& result) {
     int64_t n = p.layout.n;
+    int most = CurveRows<T, curve>::together(n);
     Scratch<T> own;
-    if (!y && !own.take(n)) return fail(result, Status::no_memory, first);
-    for (int64_t r = 0; r < count; ++r, x += spacing) {
+    if (!y && !own.take(n * most)) return fail(result, Status::no_memory, first);
+    for (int64_t r = 0; r < count; r += most) {
+        int some = static_cast<int>(count - r < most ? count - r : most);
+        const T* from = x + r * spacing;
         T* to = y ? y + r * spacing : nullptr;
-        CurveRow<T, curve> row{x, y ? to : own.data, n, p.k[first + r], p.tau[first + r], threads};
-        if (!row.solve()) {
-            select_slice(p, first + r, 1, x, to, result);
-            continue;
+        CurveRows<T, curve> rows(from, spacing, y ? to : own.data, y ? spacing : n, n, threads);
+        rows.run(
+            some, [&](int j) { return p.k[first + r + j]; }, [&](int j) { return p.tau[first + r + j]; });
+        for (int j = 0; j < some; ++j) {
+            int64_t slice = first + r + j;
+            if (rows.solved[j]) {
+                if (y) rows.write(j);
+                if (p.mu) p.mu[slice] = rows.mu(j);
+            } else {
+                select_slice(p, slice, 1, from + j * spacing, y ? to + j * spacing : nullptr, result);
+            }
         }
-        if (y) row.write();
-        if (p.mu) p.mu[first + r] = row.mu();
     }
 }
 

@@ -150,7 +150,15 @@ Answer select_smooth(const T* x, int64_t stride, int64_t n, double* buffer, int6
     if (gap < -2000) return {Answer::flat, curve == Curve::exp ? edge : edge / 2 + below / 2, 0, edge, 0};
     double lo = gap - place_at(curve, rest / (whole + 1));
     double hi = -place_at(curve, (rest - (top - 1)) / (count - (top - 1)));
-    return {Answer::threshold, edge, tau * solve_smooth(buffer, finite, rest, curve, lo, hi), edge, 0};
+    // What is certainly 1 or 0 on all of the bracket needs no further look.
+    double ones = 0;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < finite; ++i) {
+        double z = buffer[i];
+        if (z - hi > 745) ones += 1;
+        else if (z - lo >= -745) buffer[kept++] = z;
+    }
+    return {Answer::threshold, edge, tau * solve_smooth(buffer, kept, rest - ones, curve, lo, hi), edge, 0};
 }
 
 // For k = 0 and k = n the threshold of a smooth curve is infinite, but for the smallest entry where exp is 1

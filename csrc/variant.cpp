@@ -61,6 +61,8 @@ static const Constant constants[] = {
     {"binary_task", binary_task},
     {"binary_worth", binary_worth},
     {"task_segments", task_segments},
+    {"curve_rows_most", most_curve_rows},
+    {"curve_rows_entries", curve_rows_entries},
     {"box_rows", box_rows},
     {"box_rows_entries", box_rows_entries},
     {"box_room", box_room},

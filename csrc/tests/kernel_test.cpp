@@ -1,6 +1,7 @@
 // The kernel's own tests, for every variant that this processor runs. Prints what failed; the exit code says
 // whether.
 #include "budgets.hpp"
+#include "curves.hpp"
 #include "graphs.hpp"
 #include "losses.hpp"
 #include "problems.hpp"
@@ -195,6 +196,7 @@ void test_all(const Variant& v, bool everything) {
         test_refusals<T>(v);
         losses::test_all<T>(v);
         budgets::test_all<T>(v);
+        smooth::test_all<T>(v);
     }
     threads::test_all<T>(v);
 }

@@ -73,6 +73,32 @@ inline Solution project(const Slice& x, double k, double tau) {
     return {y, origin + tau * nu};
 }
 
+// S(t) of the smooth curves, numbered as the kernel numbers them.
+inline double rise(int curve, double t) {
+    if (curve == 1) return std::min(1.0, std::exp(t));
+    if (curve == 2) return t < 0 ? std::exp(t) / (1 + std::exp(t)) : 1 / (1 + std::exp(-t));
+    return t < 0 ? std::exp(t) / 2 : 1 - std::exp(-t) / 2;
+}
+
+inline double curve_sum(int curve, const Slice& x, double mu, double tau) {
+    double sum = 0;
+    for (double v : x) sum += rise(curve, (v - mu) / tau);
+    return sum;
+}
+
+// Where a smooth curve sums to k, by halving a bracket.
+inline double bisect(int curve, const Slice& x, double k, double tau) {
+    double lo = inf, hi = -inf;
+    for (double v : x)
+        if (std::isfinite(v)) lo = std::min(lo, v), hi = std::max(hi, v);
+    lo -= 800 * tau, hi += 800 * tau;
+    for (int i = 0; i < 200; ++i) {
+        double mu = lo / 2 + hi / 2;
+        (curve_sum(curve, x, mu, tau) > k ? lo : hi) = mu;
+    }
+    return hi;
+}
+
 inline Slice binary(const Slice& x, double k) {
     if (has_nan(x)) return Slice(x.size(), nan);
     std::vector<size_t> order(x.size());
@@ -99,6 +125,31 @@ inline Gradients backward(const Slice& y, const Slice& v, double tau) {
     for (size_t i = 0; i < y.size(); ++i)
         if (y[i] > 0 && y[i] < 1) g.x[i] = (v[i] - mean_v) / tau, g.tau -= v[i] * (y[i] - mean_y) / tau;
     g.k = mean_v;
+    return g;
+}
+
+// The same for the smooth curves, by their slopes as functions of y.
+inline Gradients backward(int curve, const Slice& y, const Slice& v, double tau) {
+    Gradients g{Slice(y.size(), 0), 0, 0};
+    if (has_nan(y)) return {Slice(y.size(), nan), nan, nan};
+    Slice slope(y.size());
+    double sum = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+        double rest = 1 - y[i];
+        slope[i] = curve == 1 ? (y[i] < 1 ? y[i] : 0) : curve == 2 ? y[i] * rest : std::min(y[i], rest);
+        sum += slope[i], g.k += slope[i] * v[i];
+    }
+    g.k = sum > 0 ? g.k / sum : 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+        if (!(slope[i] > 0)) continue;
+        double low = std::log(y[i]), high = std::log(1 - y[i]);
+        double t = curve == 1   ? low
+                   : curve == 2 ? low - high
+                   : y[i] < 0.5 ? std::log(2.0) + low
+                                : -std::log(2.0) - high;
+        g.x[i] = slope[i] * (v[i] - g.k) / tau;
+        g.tau -= g.x[i] * t;
+    }
     return g;
 }
 

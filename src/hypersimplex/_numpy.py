@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable
 from functools import cache
-from itertools import pairwise
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hypersimplex import _checks, _kernel, _solve
+from hypersimplex import _checks, _kernel
+from hypersimplex._curves import CURVES
 
 if os.environ.get("HYPERSIMPLEX_SIMD", _kernel.variant()) not in ("", _kernel.variant()):
     raise ValueError(
@@ -140,15 +140,11 @@ def soft_topk_segments(
     tau, taus = per_slice("tau", tau, slices)
     x = np.ascontiguousarray(x)
     y = np.empty_like(x)
-    failure = _kernel.segments(x, ends, k, tau, y=y, ks=ks, taus=taus, threads=threads())
+    failure = _kernel.segments(x, ends, k, tau, y=y, ks=ks, taus=taus, threads=threads(), curve=CURVES.index(curve))
     if failure:
         n = 0 if failure[0] == "offsets" else int(np.diff(ends)[failure[1]])
         k, tau = k if ks is None else ks, tau if taus is None else taus
         _checks.raise_segment_failure(failure, k, tau, x.size, n)
-    if curve != "ramp":  # the kernel, which does not know the other curves yet, has checked the arguments
-        k, tau = (np.broadcast_to(one if each is None else each, slices) for one, each in ((k, ks), (tau, taus)))
-        for i, (begin, end) in enumerate(pairwise(ends)):
-            y[begin:end] = _solve.solve_rows(curve, x[begin:end], k[i], tau[i])[0]
     return y.astype(dtype, copy=False)
 
 
@@ -241,13 +237,7 @@ def _project(
     slices = x.shape[:along] + x.shape[along + 1 :]
     k_number, k_array = per_slice("k", k, slices)
     tau_number, tau_array = per_slice("tau", tau, slices)
-    failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads())
-    k, tau = k_number if k_array is None else k_array, tau_number if tau_array is None else tau_array
+    failure = _kernel.project(x, k_number, tau_number, y, mu, k_array, tau_array, along, threads(), CURVES.index(curve))
     if failure:
+        k, tau = k_number if k_array is None else k_array, tau_number if tau_array is None else tau_array
         _checks.raise_failure(failure, k, tau, x.shape[along], f"axis {axis}")
-    if curve != "ramp":  # the kernel, which does not know the other curves yet, has checked the arguments
-        found, at = _solve.solve_rows(curve, np.moveaxis(x, along, -1), k, tau)
-        if y is not None:
-            y[...] = np.moveaxis(found, -1, along)
-        if mu is not None:
-            mu[...] = at

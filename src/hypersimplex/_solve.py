@@ -7,8 +7,6 @@ threshold keep their digits where x is large and tau small. `Slices` says how th
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from hypersimplex._curves import inverse, parts, value
 from hypersimplex._search import Goal, Start, search
 
@@ -132,23 +130,3 @@ def loop(total: Callable[[Array], Array], eps: float, look_every: int = 1) -> Ca
         return found.mu
 
     return find
-
-
-def solve_rows(curve: str, x: Array, k: Array | float, tau: Array | float) -> tuple[Array, Array]:
-    """Return y and mu for slices along the last axis of an array of NumPy; k and tau are numbers or per slice."""
-
-    def add(terms: Array) -> Array:
-        return terms.sum(-1, keepdims=True)
-
-    def largest(entries: Array, place: Array) -> Array:
-        at = entries.shape[-1] - place.astype(np.int64)
-        return np.take_along_axis(np.sort(entries, -1), at, -1)
-
-    rows = x.astype(np.float64)
-    k, tau = (np.broadcast_to(value, rows.shape[:-1]).astype(np.float64)[..., None] for value in (k, tau))
-    if not rows.size:
-        return rows, np.zeros(rows.shape[:-1])
-    slices = Slices(add, lambda entries: entries.max(-1, keepdims=True), largest, loop(add, np.finfo(np.float64).eps))
-    with np.errstate(all="ignore"):
-        y, mu = solve(np, curve, rows, k, tau, slices)
-    return y, mu[..., 0]

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 from hypersimplex import _kernel
-from tests.kernel import checks, shapes
+from tests.kernel import checks, curves, shapes
 
 
 def solve_again(problem, first, threads: int | None = None) -> str | None:
@@ -64,6 +64,7 @@ def run(problems: Iterable, deadline: float, most: int) -> tuple[int, list[str]]
         number += 1
         try:
             first = checks.check(problem)
+            curves.check(problem, checks.numbers(problem))
         except AssertionError as error:
             bad.append(f"FAILED {problem}: {error}")
             continue

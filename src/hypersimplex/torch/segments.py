@@ -65,7 +65,7 @@ class _Segments(torch.autograd.Function):
             found = iter(torch.autograd.grad(again, wanted, v, create_graph=torch.is_grad_enabled()))
             to_x, to_k, to_tau = (next(found) if needed else None for needed in (to_input, *rest))
         else:
-            to_x, to_k, to_tau = segments_pullback(y, v, offsets, tau, (to_input, *rest))
+            to_x, to_k, to_tau = segments_pullback(y, v, offsets, tau, (to_input, *rest), ctx.curve)
             to_k, to_tau = (g if g is None or t.dim() else g.sum() for g, t in ((to_k, k), (to_tau, tau)))
         return to_x, None, to_k, to_tau, None
 

@@ -7,7 +7,7 @@
 A caller picks once per call, `backend = pick(x)`, and uses the same backend for the gradient. A backend is never used
 under a transform (compilation, torch.func, tracing, a dispatch mode). There the registered operators are used, and they
 pick a backend when they run. A backend imports `_batch`, `_columns`, `_boundary`, `_box_formula`, `_checks`,
-`_formulas`, `_search` and `_solve`, and nothing further out.
+`_curves`, `_formulas`, `_search` and `_solve`, and nothing further out.
 """
 
 import os
@@ -126,8 +126,8 @@ def plain_only() -> Iterator[None]:
 
 
 def pick(x: Tensor, curve: str = "ramp") -> Backend:
-    if _forced or curve != "ramp":  # the other curves have no kernel yet
+    if _forced:
         return plain
     if x.is_cpu:
         return kernel
-    return triton if triton.serves(x) else plain
+    return triton if curve == "ramp" and triton.serves(x) else plain  # the other curves have no kernel there

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks, _kernel
+from hypersimplex._curves import CURVES
 from hypersimplex.torch import _batch
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, slices, view
@@ -18,6 +19,7 @@ from hypersimplex.torch.backends.kernel_budgets import box as box
 from hypersimplex.torch.backends.kernel_budgets import segments as segments
 
 _DOUBLE = torch.float64
+_INDEX = {curve: index for index, curve in enumerate(CURVES)}
 
 
 def project(
@@ -37,16 +39,18 @@ def project(
         want_mu or type(k) is not float or type(tau) is not float
         or dtype not in FLOATS or not at or not x.is_contiguous() or x.is_neg()
     ):  # fmt: skip
-        return _project(x, k, tau, dim, want_y, want_mu)
+        return _project(x, k, tau, dim, want_y, want_mu, curve)
     y = torch.empty_like(x)
-    failure = _kernel.project_at(dtype is _DOUBLE, at, y.data_ptr(), x.shape, dim, k, tau, torch.get_num_threads())
+    failure = _kernel.project_at(
+        dtype is _DOUBLE, at, y.data_ptr(), x.shape, dim, k, tau, torch.get_num_threads(), _INDEX[curve]
+    )
     if failure:
         _checks.raise_failure(failure, k, tau, x.shape[dim], f"dim {dim}")
     return y, None
 
 
 def _project(
-    x: Tensor, k: Number, tau: Number, dim: int, want_y: bool, want_mu: bool
+    x: Tensor, k: Number, tau: Number, dim: int, want_y: bool, want_mu: bool, curve: str
 ) -> tuple[Tensor | None, Tensor | None]:
     dtype = x.dtype
     x = even("input", x, dim)
@@ -56,7 +60,7 @@ def _project(
     tau, taus = _per_slice("tau", tau, x, dim)
     failure = _kernel.project(
         x.numpy(), k, tau, y=view(y), mu=view(mu), ks=view(ks), taus=view(taus), axis=dim,
-        threads=torch.get_num_threads(),
+        threads=torch.get_num_threads(), curve=_INDEX[curve],
     )  # fmt: skip
     if failure:
         k, tau = k if ks is None else ks, tau if taus is None else taus
@@ -104,14 +108,16 @@ def pullback(
         or v.shape != shape
         or not y_at or not y.is_contiguous() or y.is_neg() or not v_at or not v.is_contiguous() or v.is_neg()
     ):  # fmt: skip
-        return _pullback(y, v, tau, dim, needs)
+        return _pullback(y, v, tau, dim, needs, curve)
     to_x = torch.empty_like(y)
-    _kernel.backward_at(dtype is _DOUBLE, y_at, v_at, to_x.data_ptr(), shape, dim, tau, torch.get_num_threads())
+    _kernel.backward_at(
+        dtype is _DOUBLE, y_at, v_at, to_x.data_ptr(), shape, dim, tau, torch.get_num_threads(), _INDEX[curve]
+    )
     return to_x, None, None
 
 
 def _pullback(
-    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...]
+    y: Tensor, v: Tensor, tau: Number, dim: int, needs: tuple[bool, ...], curve: str
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     dtype = v.dtype
     if v.shape != y.shape:
@@ -125,7 +131,7 @@ def _pullback(
     tau, taus = _per_slice("tau", tau, y, dim)
     _kernel.backward(
         y.numpy(), v.numpy(), tau, grad=view(to_x), grad_k=view(to_k), grad_tau=view(to_tau), taus=view(taus),
-        axis=dim, threads=torch.get_num_threads(),
+        axis=dim, threads=torch.get_num_threads(), curve=_INDEX[curve],
     )  # fmt: skip
     return to_x if to_x is None or dtype is y.dtype else to_x.to(dtype), to_k, to_tau
 

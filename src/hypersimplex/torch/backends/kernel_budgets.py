@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex import _checks, _kernel
+from hypersimplex._curves import CURVES
 from hypersimplex.torch._batch import Number
 from hypersimplex.torch._boundary import FLOATS, alike, doubles, even, memory, view
 
@@ -130,7 +131,7 @@ def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, *, curve: str =
     ks, taus = doubles("k", k, (rows,)), doubles("tau", tau, (rows,))
     failure = _kernel.segments(
         x.numpy(), offsets.numpy(), 0.0, 0.0, y=y.numpy(), ks=ks.numpy(), taus=taus.numpy(),
-        threads=torch.get_num_threads(),
+        threads=torch.get_num_threads(), curve=CURVES.index(curve),
     )  # fmt: skip
     if failure:
         at = min(failure[1], rows - 1)
@@ -140,7 +141,7 @@ def segments(x: Tensor, offsets: Tensor, k: Tensor, tau: Tensor, *, curve: str =
 
 
 def segments_pullback(
-    y: Tensor, v: Tensor, offsets: Tensor, tau: Tensor, needs: tuple[bool, ...]
+    y: Tensor, v: Tensor, offsets: Tensor, tau: Tensor, needs: tuple[bool, ...], curve: str
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     dtype, rows = v.dtype, (offsets.shape[0] - 1,)
     y = even("y", y.to(dtype))
@@ -150,6 +151,6 @@ def segments_pullback(
     taus = doubles("tau", tau, rows)
     _kernel.segments(
         y.numpy(), offsets.numpy(), 0.0, 0.0, y=view(to_x), v=v.numpy(), taus=taus.numpy(), grad_k=view(to_k),
-        grad_tau=view(to_tau), threads=torch.get_num_threads(),
+        grad_tau=view(to_tau), threads=torch.get_num_threads(), curve=CURVES.index(curve),
     )  # fmt: skip
     return to_x if to_x is None else to_x.to(dtype), to_k, to_tau
