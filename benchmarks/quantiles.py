@@ -68,7 +68,7 @@ def whole(rounds: int) -> str:
         steps = {name: partial(way, x) for name, way in WHOLE.items() if size <= LIMITS.get(name, size)}
         times = processor_times(steps, rounds, 1e-3)
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            peaks = {name: pool.apply(_peak, (name, size)) / x.nbytes for name in steps if size >= 2**24}
+            peaks = {name: pool.apply(_peak, (name, size)) / x.nbytes for name in steps if size == 2**24}
         cells = []
         for name in WHOLE:
             cell = f"{timing.ratio(times, name, 'threshold'):.1f} x" if name in steps else "refused"

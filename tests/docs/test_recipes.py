@@ -101,6 +101,24 @@ def check_pruning(lines):
     assert kept["learned scores, one budget"][-1] > 0.94
 
 
+def check_sharded_pruning(lines):
+    kept = [sum(row(lines, f"rank {rank}: 8512 weights, of which kept by layer")) for rank in (0, 1)]
+    assert sum(kept) == 851 == row(lines, "kept in all:")[0]
+    assert any(line.endswith("the largest of all weights: True") for line in lines)
+    dense, pruned, again = (row(lines, f"accuracy, {name}")[0] for name in ("dense", "pruned", "trained on"))
+    assert dense > 0.9
+    assert again > pruned + 0.1
+    assert again > 0.8
+
+
+def check_batch_topk_ranks(lines):
+    without, revived = (row(lines, f"{word} the loss for dead latents") for word in ("without", "with"))
+    assert without[0] == revived[0] == 6
+    assert revived[1] < without[1], "fewer are dead"
+    assert revived[2] > without[2] - 0.01
+    assert sum(line.endswith("as in one process: True") for line in lines) == 2
+
+
 def check_selection(lines):
     everything, chosen, drawn = (row(lines, f"features: {name}") for name in ("all 30", "3 chosen", "3 at random"))
     assert chosen[0] > everything[0] - 0.04
