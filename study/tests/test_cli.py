@@ -193,7 +193,7 @@ def test_a_toml_file_then_options(tmp_path):
         (["--dataset", "mnist", *QUICK], "dataset must be one of digits, fashion-mnist, cifar-10"),
         (["--dataset", "nowhere.csv", *QUICK], "error: nowhere.csv does not exist"),
         (["--device", "nonsense", *QUICK], "device must be one that torch can use here, got 'nonsense'"),
-        (["--network", "foo", *QUICK], "error: network must be one of mlp, cnn, paper, got 'foo'"),
+        (["--network", "foo", *QUICK], "error: network must be one of mlp, cnn, paper, speedrun, got 'foo'"),
         (["--subset", "100000", *QUICK], "error: subset must be at most 1438"),
         (["--subset", "12", *QUICK], "error: validation must leave at least one sample, got 0.1 of"),
         (["--validation", "0.0001", *QUICK], "error: validation must leave at least one sample, got 0.0001 of 1438"),

@@ -196,7 +196,7 @@ def test_on_a_phone_accuracy_and_difference_are_seen_without_scrolling(filled, t
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (1280, False)])
 def test_a_browser_shows_it(filled, tmp_path, width, dark):
     seen = look_at(render(gather(filled), "html"), tmp_path, width, dark, FIGURES)
-    assert seen["found"] == 10 + 72
+    assert seen["found"] == 10 + 54
     assert seen["overflow"] <= 0
     assert seen["wide"] == []
     assert seen["background"] == ("rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)")

@@ -1,6 +1,5 @@
 """Accuracy against steps: crossings, areas and ratios by hand, and what a store's runs make of them."""
 
-import itertools
 import math
 from dataclasses import replace
 
@@ -183,8 +182,8 @@ def test_a_model_that_decides_one_class_is_warned_of(share, warned):
 
 
 def test_warnings_of_one_kind_are_one():
-    cells = itertools.product(("mse", "hinge"), RATES, (50, 100))
-    runs = [made(loss, 0, (0.5,), lr=lr, batch=b, share=1.0) for loss, lr, b in cells]
+    kinds = [(loss, lr, b) for loss in ("mse", "hinge") for lr in RATES for b in (50, 100)]
+    runs = [made(loss, 0, (0.5,), lr=lr, batch=b, share=1.0) for loss, lr, b in kinds]
     found = warnings(runs)
     assert sum("one class" in w for w in found) == 1
     assert sum("tried for" in w for w in found) <= 2

@@ -129,7 +129,10 @@ class RunConfig:
             raise ValueError(f"smoothing must be at least 0 and below 1, got {self.smoothing}")
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay}")
-        # What a loss does not use must not make two runs of one: it is set to one value.
+        self._set_what_is_unused()
+
+    def _set_what_is_unused(self) -> None:
+        """What a loss or an optimizer does not use must not make two runs of one: it is set to one value."""
         base = trained(self.loss)
         simplex = base.startswith("hypersimplex")
         tau = (1.5 if self.tau is None else self.tau) if simplex else None
