@@ -165,11 +165,14 @@ def test_a_diverged_setting_is_never_chosen_and_a_diverged_seed_is_left_out():
         result("mse", 1, 0.6, setting="lr 0.1"),
         result("cross-entropy", 0, 0.5),
         result("cross-entropy", 1, 0.5),
+        result("mse", 2, 0.8, setting="lr 0.1"),
+        result("cross-entropy", 2, math.nan),
     ]
     mse = cells(rows)[1]
     assert mse.setting == "lr 0.1"
-    assert mse.summary.n == 1
+    assert mse.summary.n == 2
     assert mse.against.n == 1
+    assert mse.against.difference == pytest.approx(0.1)
 
 
 # HyperSimplex against cross-entropy: the differences that the paper prints.

@@ -83,6 +83,13 @@ def test_a_study_goes_on_at_the_setting_it_began_to_compare(store):
 def test_a_tuning_seed_must_not_be_compared():
     with pytest.raises(ValueError, match="tuning_seed must differ from the compared seeds, got 1 in both"):
         replace(SMALL, lr=(0.1, 0.2), tuning_seed=(1,))
+    assert replace(SMALL, tuning_seed=(1,)).tuning() == []  # one setting: nothing is tuned
+
+
+def test_batches_are_cut_to_the_samples_where_those_are_known():
+    study = replace(SMALL, dataset=("digits", "flights"), batch_size=(64, 4096), samples={"digits": 1000})
+    found = {(run.dataset, run.batch_size) for run in study.compared()}
+    assert found == {("digits", 64), ("digits", 1000), ("flights", 64), ("flights", 4096)}
 
 
 def test_choosing_needs_a_validation_split():
