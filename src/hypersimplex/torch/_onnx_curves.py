@@ -113,7 +113,8 @@ def project(op: Any, curve: str, x: Any, k: Any, tau: Any, dim: int) -> tuple[An
         return Node(op, op.GatherElements(values, op.Cast((place - 1.0).value, to=_INT), axis=dim))
 
     def find(xp: Graph, curve: str, p: Problem, start: Start) -> Node:
-        nu, lo, hi = start[:3]
+        nu: Node
+        nu, lo, hi = start.mu, start.lo, start.hi
         for step in range(_HALVINGS + _NEWTON_STEPS):
             table = sums_at(xp, curve, p.z, nu, 0.0, total)
             r = table[ACTIVE_SUM] - (p.k - table[ONES])
@@ -124,6 +125,6 @@ def project(op: Any, curve: str, x: Any, k: Any, tau: Any, dim: int) -> tuple[An
         return nu
 
     some = total(Node(op, x))  # of a slice: k and tau get its shape
-    each = [graph.where(some == some, Node(op, value), Node(op, value)) for value in (k, tau)]
-    y, mu = solve(graph, curve, Node(op, x), *each, Slices(total, most, largest, find))
+    k, tau = (graph.where(some == some, Node(op, value), Node(op, value)) for value in (k, tau))
+    y, mu = solve(graph, curve, Node(op, x), k, tau, Slices(total, most, largest, find))
     return y.value, mu.value
