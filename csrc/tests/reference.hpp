@@ -112,6 +112,7 @@ inline Slice binary(const Slice& x, double k) {
 struct Gradients {
     Slice x;
     double k, tau;
+    double slopes = 0;    // their sum
 };
 
 inline Gradients backward(const Slice& y, const Slice& v, double tau) {
@@ -140,6 +141,7 @@ inline Gradients backward(int curve, const Slice& y, const Slice& v, double tau)
         sum += slope[i], g.k += slope[i] * v[i];
     }
     g.k = sum > 0 ? g.k / sum : 0;
+    g.slopes = sum;
     for (size_t i = 0; i < y.size(); ++i) {
         if (!(slope[i] > 0)) continue;
         double low = std::log(y[i]), high = std::log(1 - y[i]);
