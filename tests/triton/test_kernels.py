@@ -191,10 +191,10 @@ def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch)
 
 @pytest.mark.parametrize(
     ("shape", "dim", "block", "long"),
-    [((8, 8191), 1, (8192, 1), False), ((8, 8192), 1, (8192, 1), False), ((8, 8193), 1, (8192, 1), True),
+    [((8, 4095), 1, (4096, 1), False), ((8, 4096), 1, (4096, 1), False), ((8, 4097), 1, (1024, 1), True),
      ((9, 512), 1, (512, 2), False), ((9, 513), 1, (1024, 1), False), ((100, 8), 1, (8, 32), False),
-     ((1023, 1000), 0, (1024, 8), False), ((1024, 1000), 0, (1024, 8), False), ((1025, 1000), 0, (1024, 8), True),
-     ((100_000, 10), 0, (1024, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
+     ((511, 1000), 0, (512, 8), False), ((512, 1000), 0, (512, 8), False), ((513, 1000), 0, (128, 8), True),
+     ((100_000, 10), 0, (128, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
 )  # fmt: skip
 def test_what_fits_one_tile(shape, dim, block, long):
     p = _backend.plan(torch.Size(shape), dim)

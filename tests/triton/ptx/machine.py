@@ -151,6 +151,7 @@ class Program:
     """A kernel, ready to run; a stretch is decoded when it is first reached."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         with without_collector():
             self.kernel = parse(text)
         self.stretches: dict[int, Stretch] = {}
