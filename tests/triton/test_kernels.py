@@ -146,8 +146,17 @@ def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_that_is_no_class_makes_the_loss_nan(label):
     labels = torch.tensor([0, label, 1, 2])
-    settings = Settings(None, -100, "sum", None, None, 1.0)
-    assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
+    for k in (None, 1.0):
+        settings = Settings(None, -100, "sum", k, None, 1.0)
+        assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
+
+
+def test_bad_numbers_are_errors():
+    x = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="k must be between 0 and 3"):
+        project(x, 4.0, 1.0, 1)
+    with pytest.raises(ValueError, match="tau must be"):
+        project(x, 1.0, 0.0, 1)
 
 
 def test_empty_arrays():
