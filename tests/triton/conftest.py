@@ -14,6 +14,7 @@ import torch
 INTERPRETED = os.environ.setdefault("TRITON_INTERPRET", "1") == "1"
 # Architectures to compile for and to execute.
 ARCHITECTURES = [int(each) for each in os.environ.get("HYPERSIMPLEX_SM", "80,90").split(",")]
+ALL = len(ARCHITECTURES) > 2
 
 # Triton lives in an environment of its own; `make test` says that this suite is left out, `make test-triton` runs it.
 if not importlib.util.find_spec("triton"):
@@ -21,8 +22,8 @@ if not importlib.util.find_spec("triton"):
 elif INTERPRETED:
     collect_ignore_glob = ["compiled/*"]
 else:
-    # Faults are put into the interpreter's kernels there, and test_ptx.py starts a process of its own.
-    collect_ignore_glob = ["test_self_check.py", "test_ptx.py", "ptx/*"]
+    # Faults are put into the interpreter's kernels there, and launches are counted without any.
+    collect_ignore_glob = ["test_self_check.py", "test_launches.py", "ptx/*"]
 
 # The arrays are tiny: on a busy machine threads would only wait for each other.
 torch.set_num_threads(1)

@@ -58,3 +58,11 @@ def test_a_learned_tau_of_the_loss(agrees):
     labels = torch.arange(23) * 7 % 4
     tau = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
     agrees(lambda x, tau: hypersimplex_loss(x, labels.to(x.device), tau=tau), numbers(23, 4), tau)
+
+
+def test_other_curves_than_the_ramp_are_handed_over():
+    seen = []
+    own = backend._of_the_ramp(lambda *_, **__: "kernels", lambda *args, **options: seen.append((args, options)))
+    assert own(1, want_mu=False) == own(1, curve="ramp") == "kernels"
+    own(1, curve="exp", want_mu=False)
+    assert seen == [((1,), {"curve": "exp", "want_mu": False})]

@@ -146,8 +146,17 @@ def test_a_loss_without_samples_is_nan_and_its_gradient_zero():
 @pytest.mark.parametrize("label", [-1, 3])
 def test_a_label_that_is_no_class_makes_the_loss_nan(label):
     labels = torch.tensor([0, label, 1, 2])
-    settings = Settings(None, -100, "sum", None, None, 1.0)
-    assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
+    for k in (None, 1.0):
+        settings = Settings(None, -100, "sum", k, None, 1.0)
+        assert loss(Batch(torch.zeros(4, 3), labels, False, (4,)), settings, True).loss.isnan()
+
+
+def test_bad_numbers_are_errors():
+    x = torch.zeros(2, 3)
+    with pytest.raises(ValueError, match="k must be between 0 and 3"):
+        project(x, 4.0, 1.0, 1)
+    with pytest.raises(ValueError, match="tau must be"):
+        project(x, 1.0, 0.0, 1)
 
 
 def test_empty_arrays():
@@ -191,10 +200,10 @@ def test_numbers_of_slices_around_those_of_one_program(slices, dim, monkeypatch)
 
 @pytest.mark.parametrize(
     ("shape", "dim", "block", "long"),
-    [((8, 8191), 1, (8192, 1), False), ((8, 8192), 1, (8192, 1), False), ((8, 8193), 1, (8192, 1), True),
+    [((8, 4095), 1, (4096, 1), False), ((8, 4096), 1, (4096, 1), False), ((8, 4097), 1, (1024, 1), True),
      ((9, 512), 1, (512, 2), False), ((9, 513), 1, (1024, 1), False), ((100, 8), 1, (8, 32), False),
-     ((1023, 1000), 0, (1024, 8), False), ((1024, 1000), 0, (1024, 8), False), ((1025, 1000), 0, (1024, 8), True),
-     ((100_000, 10), 0, (1024, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
+     ((511, 1000), 0, (512, 8), False), ((512, 1000), 0, (512, 8), False), ((513, 1000), 0, (128, 8), True),
+     ((100_000, 10), 0, (128, 8), True), ((128, 10), 0, (128, 16), False), ((1, 1), 1, (1, 1), False)],
 )  # fmt: skip
 def test_what_fits_one_tile(shape, dim, block, long):
     p = _backend.plan(torch.Size(shape), dim)

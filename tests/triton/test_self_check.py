@@ -41,46 +41,31 @@ def test_right_kernels_pass_in_silence(dtype):
 
 
 @triton.jit
-def forgets_the_mean(y, v, mean, tau):
-    return tl.where((y > 0) & (y < 1), v / tau[None, :], 0.0)
+def forgets_the_mean(y, v, mean, inverse):
+    return tl.where((y > 0) & (y < 1), v * inverse[None, :], 0.0)
 
 
 @triton.jit
 def forgets_the_last_tile(
-    x,
-    labels,
-    ignored,
-    slices,
-    c,
-    e,
-    t,
-    n,
-    inner,
-    count,
-    LABELS: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
-    inside, active, ones = tl.zeros_like(c), tl.zeros_like(c), tl.zeros_like(c)
-    for first in range(0, n - BLOCK_N, BLOCK_N):
-        rows = _kernels.rows_from(first, BLOCK_N)
-        z, _, _ = _kernels.load_logits(x, labels, ignored, rows, slices, n, inner, count, LABELS)
-        a, b, d = _kernels.look(z, c, e, t)
-        inside, active, ones = inside + a, active + b, ones + d
-    return inside, active, ones
+    x, labels, ignored, slices, start, c, e, inverse, n, inner, count,
+    LABELS: tl.constexpr, ROWS: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    less = n - BLOCK_N
+    return right_sweep(x, labels, ignored, slices, start, c, e, inverse, less, inner, count, LABELS, ROWS, BLOCK_N)
 
 
 @triton.jit
 def takes_one_end(x, c, e, tau):
-    zero = tl.max(x, 0).to(tl.float64)
+    zero = tl.max(x, 0)
     return zero, zero
 
 
 @triton.jit
-def adds_a_little(x, k, tau, c, e, ones, mu, flat):
-    return _kernels_projected(x, k, tau, c, e, ones, mu, flat) + 1e-3
+def adds_a_little(x, share, tau, c, e, mu, flat):
+    return right_projected(x, share, tau, c, e, mu, flat) + 1e-3
 
 
-_kernels_projected = _kernels.projected
+right_sweep, right_projected = _kernels.sweep, _kernels.projected
 
 
 @triton.jit
@@ -156,10 +141,15 @@ def test_each_dtype_is_checked_once_whoever_asks(monkeypatch):
     assert calls == [torch.float32, torch.float64]
 
 
-def test_a_capture_is_not_disturbed(monkeypatch):
-    calls = counted(monkeypatch, ["anything"])
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+def test_nothing_unchecked_is_captured(monkeypatch):
+    calls = counted(monkeypatch)
     x = as_on_a_device()
     x.device = torch.device("cuda:0")
-    assert backends.pick(x) is backend
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert backends.pick(x) is plain
     assert calls == []
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    assert backends.pick(x) is backend
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert backends.pick(x) is backend
+    assert calls == [torch.float32]

@@ -209,10 +209,14 @@ def per_class(name: str, value: object, classes: int, device: torch.device) -> T
         except (TypeError, ValueError, RuntimeError):
             kind = type(value).__name__
             raise TypeError(f"{name} must be a number or one number for each class, got {kind}") from None
+    check_per_class(name, value, classes)
+    return value.to(device, widest(device)).expand(classes)
+
+
+def check_per_class(name: str, value: Tensor, classes: int) -> None:
     check_layout(name, value)
     if value.dim() > 1 or (value.dim() == 1 and value.shape[0] != 1 and value.shape[0] != classes):
         raise ValueError(f"{name} must be a number or have shape ({classes},), got shape {tuple(value.shape)}")
-    return value.to(device, widest(device)).expand(classes)
 
 
 def number_as_weight(value: Any) -> TypeError:

@@ -127,10 +127,18 @@ def doubles(name: str, value: Tensor, shape: torch.Size | tuple[int, ...]) -> Te
 
 
 def as_numbers(value: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    if is_compiling() and isinstance(value, float | int):
-        # as_tensor would make it a constant of the graph, which then is compiled anew for every number.
-        return torch.zeros((), dtype=dtype, device=device) + value
+    if isinstance(value, float | int):
+        if is_compiling():
+            # as_tensor would make it a constant of the graph, which then is compiled anew for every number.
+            return torch.zeros((), dtype=dtype, device=device) + value
+        if device.type != "cpu":  # as_tensor would copy it to the device, which waits, and which no CUDA graph can hold
+            return torch.full((), value, dtype=dtype, device=device)
     return torch.as_tensor(value, dtype=dtype, device=device)
+
+
+def is_captured(x: Tensor) -> bool:
+    """Whether a CUDA graph is being captured: then nothing may wait for the device."""
+    return x.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def view(value: Tensor | None) -> Any:

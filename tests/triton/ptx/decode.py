@@ -187,6 +187,16 @@ class Decoder:
 
     def targets(self) -> list[int]:
         """The registers that the first operand names."""
-        first = self.operands[0] if self.operands else None
-        parts = first.parts if isinstance(first, Vector) else first if type(first).__name__ == "Pair" else (first,)
-        return [part.index for part in parts if isinstance(part, Register)]
+        return _targets(self.operands)
+
+    def is_never_written(self, operand: Operand) -> bool:
+        """Whether it is a register that no instruction of the kernel names first."""
+        return isinstance(operand, Register) and not any(
+            operand.index in _targets(each.operands) for each in self.kernel.instructions
+        )
+
+
+def _targets(operands: tuple[Operand, ...]) -> list[int]:
+    first = operands[0] if operands else None
+    parts = first.parts if isinstance(first, Vector) else first if type(first).__name__ == "Pair" else (first,)
+    return [part.index for part in parts if isinstance(part, Register)]

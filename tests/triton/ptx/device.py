@@ -63,6 +63,7 @@ class Emulated:
     def __init__(self, architecture: int, change: Change) -> None:
         self.architecture, self.change = architecture, change
         self.counts: dict[str, Counter[str]] = {}  # of each kernel: how often threads executed each kind of instruction
+        self.shared_of: dict[int, int] = {}  # bytes of each program that was launched
         self.launcher_cls = Launch
         self.utils = SimpleNamespace(
             load_binary=self._load,
@@ -89,6 +90,7 @@ class Emulated:
     def execute(self, program: Program, grid: tuple[int, int, int], given: list[Any], shared: int) -> None:
         tensors = [value for _, value in given if isinstance(value, torch.Tensor)]
         regions = self._regions(tensors)
+        self.shared_of[id(program)] = shared
         parameters = [_bits(kind, value) for kind, value in given]
         # Two pointers follow, to memory that no kernel here asks for.
         parameters += [np.uint64(0)] * (len(program.kernel.parameters) - len(parameters))
@@ -106,10 +108,9 @@ class Emulated:
     def _regions(self, tensors: list[torch.Tensor]) -> list[Region]:
         spans: dict[int, tuple[int, bool]] = {}
         for tensor in tensors:
-            if not tensor.is_contiguous():
-                raise Fault("a tensor that is not contiguous is handed to a kernel")
             begin = tensor.data_ptr()
-            end = begin + tensor.numel() * tensor.element_size()
+            last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+            end = begin + (last + 1) * tensor.element_size() * (tensor.numel() > 0)
             spans[begin] = max(end, spans.get(begin, (0,))[0]), self.fresh.get(begin) is not None
         return [Region(begin, end, is_fresh) for begin, (end, is_fresh) in spans.items() if end > begin]
 

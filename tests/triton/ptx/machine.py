@@ -121,6 +121,7 @@ class Stretch:
         self.jump = last
         if last < len(kernel.instructions) and last not in stops:
             self._branch(kernel.instructions[last], kernel, last)
+        self.gathers = any(".sync" in each.opcode for each in self.instructions)
         self.classes = Counter(kind_of(each.opcode) for each in self.instructions)
 
     def _branch(self, branch: Instruction, kernel: Kernel, place: int) -> None:
@@ -151,6 +152,7 @@ class Program:
     """A kernel, ready to run; a stretch is decoded when it is first reached."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         with without_collector():
             self.kernel = parse(text)
         self.stretches: dict[int, Stretch] = {}
@@ -228,8 +230,13 @@ class Block:
         raise Fault(f"{self.program.kernel.name} does not end within {MOST_STRETCHES} stretches of instructions")
 
     def _apart(self, places: Array, visits: Counter[int]) -> int | Array:
-        """Threads that took different branches: those that are furthest behind go on, until all are in one place."""
-        place = int(places.min())
+        """Threads that took different branches: those that are furthest behind go on, until all are in one place.
+
+        Where all threads must be there, in front of a barrier or an exchange, those that are there wait.
+        """
+        end = len(self.program.kernel.instructions)
+        there = [int(each) for each in np.unique(places)]
+        place = next((each for each in there if each < end and not self.program.stretch(each).gathers), there[0])
         self.threads = places == place
         if self.threads.all():
             self.threads = None

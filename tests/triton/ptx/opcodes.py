@@ -155,7 +155,11 @@ def move(d: Decoder) -> Step:
     put = d.target(0, bits)
     if isinstance(of_, Vector):
         each = bits // len(of_.parts)
-        gets = [d.read(part, f"b{each}") for part in of_.parts]
+        # LLVM packs a half that nothing uses from a register that no instruction writes: here it is a NaN.
+        gets = [
+            d.constant(0x7FFF, 16) if each == 16 and d.is_never_written(part) else d.read(part, f"b{each}")
+            for part in of_.parts
+        ]
 
         def together(block: Any) -> None:
             put(block, np.stack([get(block) for get in gets], axis=1).view(UNSIGNED[bits]).reshape(-1))

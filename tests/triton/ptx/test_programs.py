@@ -87,6 +87,14 @@ def test_threads_that_leave_a_loop_one_after_the_other():
     assert y.tolist() == [max(3, -(-i // 3) * 3) for i in range(64)]
 
 
+def test_threads_wait_at_a_barrier_for_those_whose_branch_lies_behind_it():
+    y, _, _ = run(
+        "setp.lt.u32 %p1, %r1, 40; mov.b32 %r2, 9;\n@!%p1 bra $L_b;\n$L_a:\nbar.sync 0; st.global.b32 [%rd5], %r2; ret;"
+        "\n$L_b:\nmov.b32 %r2, 7;\nbra.uni $L_a;"
+    )
+    assert y.tolist() == [9] * 40 + [7] * 24
+
+
 def test_shared_memory_between_barriers():
     back = "ld.shared.b32 %r2, [%r18];st.global.b32 [%rd5], %r2;"
     own = "xor.b32 %r5, %r16, 128; add.s32 %r18, %r15, %r5;"  # of the thread in the other warp

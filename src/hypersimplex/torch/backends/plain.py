@@ -16,7 +16,7 @@ from hypersimplex._search import Start, middle, search
 from hypersimplex._solve import Slices, loop, solve
 from hypersimplex.torch import _columns
 from hypersimplex.torch._batch import Batch, Number, Outcome, Settings
-from hypersimplex.torch._boundary import computed, slices, widest
+from hypersimplex.torch._boundary import as_numbers, computed, is_captured, slices, widest
 from hypersimplex.torch.backends.plain_box import box as box
 
 
@@ -99,7 +99,7 @@ def loss(batch: Batch, settings: Settings, with_gradient: bool) -> Outcome:
     if weight is not None:
         pull = weight.to(p.dtype).unsqueeze(1) * pull
     if settings.reduction == "mean":
-        by = torch.as_tensor(by, device=p.device)
+        by = as_numbers(by, widest(p.device), p.device)
         pull = (pull / torch.where(by == 0, 1, by)).to(p.dtype)
     to_x = pullback(p, pull, tau, 1)[0]
     assert to_x is not None
@@ -146,7 +146,7 @@ def over_threshold(x: Tensor, mu: Tensor, low: Tensor, tau: Tensor) -> Tensor:
 
 
 def _each(value: Number, x: Tensor, dim: int) -> Tensor:
-    return torch.as_tensor(value, dtype=widest(x.device), device=x.device).expand(slices(x, dim))
+    return as_numbers(value, widest(x.device), x.device).expand(slices(x, dim))
 
 
 def _check(x: Tensor, k: Tensor, tau: Tensor, dim: int, whole: bool = False) -> None:
@@ -279,5 +279,6 @@ def _search(z: Tensor, k: Tensor) -> Tensor:
 
     lo, hi = -torch.ones_like(k), torch.zeros_like(k)
     tolerance = 2 * torch.finfo(z.dtype).eps
-    nu: Tensor = search(torch, sums, k, 1.0, Start(lo / 2, lo, hi), tolerance, 64, look_every=4).mu
+    look_every = 65 if is_captured(z) else 4  # a graph cannot wait for an answer
+    nu: Tensor = search(torch, sums, k, 1.0, Start(lo / 2, lo, hi), tolerance, 64, look_every=look_every).mu
     return nu

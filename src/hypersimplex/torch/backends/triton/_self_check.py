@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hypersimplex.torch._batch import Batch, Settings
-from hypersimplex.torch._boundary import computed
+from hypersimplex.torch._boundary import computed, is_captured
 from hypersimplex.torch.backends import plain
 from hypersimplex.torch.backends.triton import _backend
 
@@ -42,8 +42,8 @@ def passes(x: Tensor) -> bool:
         return False
     if (device, dtype, version()) in _trusted:
         return True
-    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-        return True  # numbers cannot be looked at now; the next use outside of the capture will
+    if torch.compiler.is_compiling() or is_captured(x):
+        return False  # nothing can be compared now; a use outside of the capture does it
     with _lock:
         if (device, version()) not in _distrusted and (device, dtype, version()) not in _trusted:
             _decide(device, dtype)
