@@ -1,6 +1,8 @@
 """The network of HyperSimplexMLPClassifier and its training loop."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from numbers import Integral
 from typing import Any
@@ -24,6 +26,7 @@ from hypersimplex.torch import _tracking, hypersimplex_loss
 ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 ROWS_AT_ONCE = 1 << 16
 ENTRIES_AT_ONCE = 1 << 24  # of sparse rows made dense
+SMALL = 10_000_000  # multiplications of a batch, below which a second thread costs more than it saves
 
 
 class Training:
@@ -93,8 +96,12 @@ class Training:
         size = min(200, len(y)) if self.options.batch_size == "auto" else int(self.options.batch_size)
         if size < 2 and self.options.batch_size != "auto":
             raise ValueError(f"batch_size must be at least 2, for a gradient, or 'auto', got {size}")
+        with _one_thread_if(size * sum(layer.weight.numel() for layer in self.network[::2]) < SMALL):
+            return self._batches(rows, labels, given, size)
+
+    def _batches(self, rows: Any, labels: Tensor, given: Tensor | None, size: int) -> float:
         total = 0.0
-        for batch in torch.randperm(len(y), generator=self.random).split(size):
+        for batch in torch.randperm(len(labels), generator=self.random).split(size):
             where = batch.to(labels.device)
             weight = None if given is None else given[where]
             if weight is not None and not bool((weight > 0).any()):
@@ -105,7 +112,7 @@ class Training:
             loss.backward()
             self.optimiser.step()
             total += float(loss.detach()) * len(batch)
-        self.losses.append(total / len(y))
+        self.losses.append(total / len(labels))
         return self.losses[-1]
 
     @torch.no_grad()
@@ -151,6 +158,16 @@ class Training:
 
     def _dense(self, x: Any) -> Tensor:
         return _tensor(x.toarray() if sparse.issparse(x) else x).to(self.options.device, self.dtype)
+
+
+@contextmanager
+def _one_thread_if(small: bool) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if small else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _as_columns(y: Array, columns: int) -> Array:
