@@ -30,7 +30,7 @@ def test_measures_are_those_of_scikit_learn(classes):
     y = RNG.integers(0, classes, 200)
     scores = RNG.normal(size=(200, classes)) + 1.5 * np.eye(classes)[y]
     decided = scores.argmax(1)
-    found = evaluation.by_decision(y, decided, classes)
+    found = evaluation.by_decision(y, decided)
     assert found["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(y, decided))
     assert found["f1"] == pytest.approx(metrics.f1_score(y, decided, average="macro"))
     p = softmax(scores, axis=1)
@@ -41,7 +41,7 @@ def test_measures_are_those_of_scikit_learn(classes):
 
 def test_a_class_that_is_not_there_does_not_count():
     y, decided = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 1])
-    found = evaluation.by_decision(y, decided, 4)
+    found = evaluation.by_decision(y, decided)
     assert found["balanced_accuracy"] == pytest.approx(0.75)
     assert found["f1"] == pytest.approx((2 / 3 + 1 + 0) / 3)
 

@@ -14,7 +14,7 @@ import numpy as np
 from hypersimplex.boosting import HyperSimplexObjective
 from hypersimplex_study.batches import split
 from hypersimplex_study.config import RunConfig
-from hypersimplex_study.evaluation import by_decision
+from hypersimplex_study.evaluation import area, by_decision
 from hypersimplex_study.formats import Array
 from hypersimplex_study.records import Epoch
 from hypersimplex_study.samples import Data
@@ -204,8 +204,8 @@ class Boosting:
         for name, part in (("validation", "val"), ("test", "test")):
             if name in scores:
                 decided = self.loss.decide(scores[name])
-                some = by_decision(y[name].astype(np.int64), decided.astype(np.int64), 2)
-                some |= {"accuracy": float(np.mean(decided == y[name])), "auc": auc(y[name], scores[name])}
+                some = by_decision(y[name].astype(np.int64), decided.astype(np.int64))
+                some |= {"accuracy": float(np.mean(decided == y[name])), "auc": area(y[name] > 0, scores[name])}
                 found |= {f"{part}_{measure}": v for measure, v in some.items()}
         if "validation" in scores:
             held, test = (self.loss.linear(scores[name]) for name in ("validation", "test"))
@@ -232,12 +232,6 @@ class Boosting:
 
     def restore(self, raw: bytes) -> None:
         raise NotImplementedError("boosted trees have no checkpoints")
-
-
-def auc(y: Array, scores: Array) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    return float(roc_auc_score(y, scores)) if 0 < y.sum() < len(y) else float("nan")
 
 
 def log_loss(y: Array, p: Array) -> float:

@@ -48,7 +48,7 @@ def logistic_regression(data: Data, subset: int | None, validation: float) -> di
     parts = {"test": (data.test_y, scores(data.test_x))}
     if len(held):
         parts["val"] = (data.train_y[held], scores(data.train_x[held]))
-    found = measures(Argmax(F.cross_entropy), len(data.classes), parts)
+    found = measures(Argmax(F.cross_entropy), parts)
     return {name: found[f"test_{name}"] for name in METRICS if f"test_{name}" in found}
 
 

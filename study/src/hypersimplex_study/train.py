@@ -247,7 +247,7 @@ class Training:
         wanted["test"] = (here.test, here.test_y, torch.arange(len(here.test_y)))
         parts = {n: (y[rows].cpu().numpy(), self.outputs(x, rows)) for n, (x, y, rows) in wanted.items() if len(rows)}
         loss = self.loss if self.device.type == "cpu" else copy.deepcopy(self.loss).cpu()
-        return evaluation.measures(loss, len(self.data.classes), parts)
+        return evaluation.measures(loss, parts)
 
     def snapshot(self) -> bytes:
         """Return everything the rest of the training depends on."""
