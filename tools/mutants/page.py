@@ -27,7 +27,7 @@ def _row(title: str, mutants: list[Mutant], results: Results, commit: str) -> Ro
     left = len(mutants) - sum(outcomes.count(word) for word in ("caught", "survived"))
     first = sum(m.missed for m in blind)
     numbers = [len(own), caught(own, results), len(blind), first, caught(blind, results), left]
-    return [title, *map(str, numbers), commit]
+    return [title, *map(str, numbers), commit if left < len(mutants) else ""]
 
 
 def _tried(row: Row) -> int:
