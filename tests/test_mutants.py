@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -93,6 +94,9 @@ def test_a_page_keeps_the_row_of_a_part_of_which_more_was_tried_before(tmp_path)
         assert text.startswith("Before.")
         assert text.endswith("After.\n")
         assert text.count("becomes") == text.count("- `torch`: `x` becomes `z`. So.") == 1
+    faults[1] = replace(faults[1], survives="")
+    write_page(page, faults, {faults[1].name: {"outcome": "caught"}}, "ghi")
+    assert "- `torch`: `x` becomes `z`. A test was written since." in page.read_text()
 
 
 def test_an_object_is_compiled_anew_if_a_file_it_was_made_of_is_younger(tmp_path):

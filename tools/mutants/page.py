@@ -27,7 +27,7 @@ def _row(title: str, mutants: list[Mutant], results: Results, commit: str) -> Ro
     left = len(mutants) - sum(outcomes.count(word) for word in ("caught", "survived"))
     first = sum(m.missed for m in blind)
     numbers = [len(own), caught(own, results), len(blind), first, caught(blind, results), left]
-    return [title, *map(str, numbers), commit]
+    return [title, *map(str, numbers), commit if left < len(mutants) else ""]
 
 
 def _tried(row: Row) -> int:
@@ -63,7 +63,7 @@ def survivors(mutants: list[Mutant], results: Results) -> str:
     left = [m for m, found in zip(mutants, _outcomes(mutants, results), strict=True) if found == "survived"]
     if not left:
         return "None survived."
-    return "\n".join(f"{_survivor(m)} {m.survives or 'Why is not known.'}" for m in left)
+    return "\n".join(f"{_survivor(m)} {m.survives or results[m.name].get('since', 'Why is not known.')}" for m in left)
 
 
 def write_page(page: Path, mutants: list[Mutant], results: Results, commit: str) -> None:
@@ -77,6 +77,9 @@ def write_page(page: Path, mutants: list[Mutant], results: Results, commit: str)
     # Of a part whose row stays, the survivors stay too.
     told = {_survivor(m) for m in mutants if AREAS[m.area] in kept}
     known = {m.name: {"outcome": "survived"} for m in mutants for line in lines if line.startswith(_survivor(m))}
+    for name in known:
+        if results.get(name, {}).get("outcome") == "caught":
+            known[name]["since"] = "A test was written since."
     results = {m.name: (known if _survivor(m) in told else results).get(m.name, {}) for m in mutants}
     body = f"{_table(rows)}\n\nSurvivors:\n\n{survivors(mutants, results)}"
     page.write_text(f"{head}{BEGIN}\n{body}\n{END}{tail}")
