@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 pytest.importorskip("lightgbm")
 
-from hypersimplex.sklearn import HyperSimplexMLPClassifier
-from hypersimplex.sklearn import _training as training
+from hypersimplex.sklearn import HyperSimplexMLPClassifier  # noqa: E402
+from hypersimplex.sklearn import _training as training  # noqa: E402
 
 
 @pytest.fixture

@@ -53,13 +53,18 @@ def small(monkeypatch):
 @architectures
 @pytest.mark.parametrize("name", RUNS)
 def test_every_barrier_is_missed(name, architecture):
-    """Whichever barrier is taken away, a race is reported: a run must come by all of them."""
+    """Where a barrier that was executed is taken away, a race is reported."""
     seen = []
     with emulated(architecture, lambda program: seen.append(program) or program):
         RUNS[name]()
     unnoticed = []
     for program in seen:
-        barriers = [i for i, each in enumerate(program.kernel.instructions) if each.opcode == "bar.sync"]
+        barriers = [
+            first + i
+            for first, stretch in program.stretches.items()
+            for i, each in enumerate(stretch.instructions)
+            if each.opcode == "bar.sync"
+        ]
         assert barriers or program.kernel.name == "finish"
         for place in barriers:
             without = program.replaced(place, "bar.warp.sync")
