@@ -38,7 +38,8 @@ void check_slice(int curve, const Slice& x, double k, double tau, const Slice& y
         check_near(y[i], right, tolerance, "y by its threshold");
         sum += y[i];
     }
-    check_near(sum, k, 8 * eps<T> * std::max(k, 1.0) + count * 1e-15, "sum");
+    // Added one by one, equal numbers round to the same side.
+    check_near(sum, k, (8 * eps<T> + count * eps<double>)*std::max(k, 1.0), "sum");
     if (infinite < k && k < usable) check_threshold(curve, x, k, tau, mu, tolerance);
     if (k == usable && infinite < k) {
         double least = inf;
