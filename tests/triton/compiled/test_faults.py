@@ -39,8 +39,8 @@ def loss(n):
 # Slices of several tiles where a kernel loops over them: the first barrier in a loop waits for the round before.
 RUNS = {
     "a row": project(300, 1, 1), "a long row": project(900, 1, 1), "columns": project(60, 8, 0),
-    "long columns": project(200, 8, 0), "gradient of a row": pullback(900, 1, 1),
-    "gradient of columns": pullback(200, 8, 0), "a loss": loss(90),
+    "long columns": project(200, 8, 0), "gradient of a row": pullback(5000, 1, 1),
+    "gradient of columns": pullback(600, 8, 0), "a loss": loss(90),
 }  # fmt: skip
 
 
@@ -66,6 +66,8 @@ def test_every_barrier_is_missed(name, architecture):
             if each.opcode == "bar.sync"
         ]
         assert barriers or program.kernel.name == "finish"
+        if program.kernel.name == "count":
+            barriers.remove(min(barriers))  # nothing was in shared memory before it
         for place in barriers:
             without = program.replaced(place, "bar.warp.sync")
             with emulated(architecture, swapped(program, without)):
@@ -103,7 +105,7 @@ STORE_MU = "    tl.store(mu + slices, at, mask=slices < count)\n"
         (f"{STORE_MU}    if", "    if", "Unwritten: project leaves"),
         (f"{STORE_MU}    if", f"{STORE_MU.replace('slices, at', 'slices + 1, at')}    if", "OutOfBounds"),
         ("projected(z, share, t, c, e, at, flat), mask=mask)", "projected(z, share, t, c, e, at, flat))",
-         "OutOfBounds"),
+         "Race"),
     ],
     ids=["a loop that forgets its point", "an output forgotten", "an output beyond its end", "a mask forgotten"],
 )  # fmt: skip
