@@ -41,11 +41,11 @@ def histogram(need: Tensor, share: float) -> Tensor:
     return low + width * (found + 1 - (all_below - wanted) / inside.clamp(min=1))
 
 
-def column_ways(scores: Tensor, k: int) -> tuple[dict[str, timing.Step], Tensor]:
+def column_ways(scores: Tensor, k: int) -> tuple[dict[str, Callable[[], Tensor]], Tensor]:
     """Ways to the quantile of cut - score at k / experts for each expert, and the right one."""
     cut = scores.topk(k + 1, -1).values[:, -1:]
     need, above, share = cut - scores, scores - cut, k / scores.shape[1]
-    ways: dict[str, timing.Step] = {
+    ways: dict[str, Callable[[], Tensor]] = {
         "threshold": lambda: -threshold(above, share * len(above), TAU, dim=0),
         "torch.quantile": lambda: torch.quantile(need, share, dim=0),
         "torch.topk": lambda: need.topk(round(share * len(need)), 0, largest=False).values[-1],

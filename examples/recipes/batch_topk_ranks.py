@@ -55,8 +55,7 @@ class SparseAutoencoder(nn.Module):
 
 def work(rank: int, folder: str) -> dict[bool, tuple[float, float, float, float]]:
     torch.set_num_threads(1)
-    store = dist.FileStore(f"{folder}/store", RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
     x = digits()[0]
     x = x - x.mean(0)
     return {revive: train(x, rank, revive) for revive in (False, True)}

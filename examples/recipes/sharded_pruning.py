@@ -12,7 +12,7 @@ import torch.distributed as dist
 from _digits import digits
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 
 from hypersimplex.torch import binary_argmax
@@ -24,19 +24,19 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
-def shards(model: nn.Module) -> list[Tensor]:
+def shards(model: Any) -> list[Tensor]:
     """This rank's part of every weight; writing to it changes the model."""
     return [layer.weight.data.to_local() for layer in model.modules() if isinstance(layer, nn.Linear)]
 
 
-def one_budget(model: nn.Module) -> list[Tensor]:
+def one_budget(model: Any) -> list[Tensor]:
     """A mask for each shard: KEPT ones among all weights of all ranks."""
     parts = shards(model)
     mask = binary_argmax(torch.cat([part.abs().flatten() for part in parts]), KEPT, group=True)
     return [m.view_as(part) for m, part in zip(mask.split([p.numel() for p in parts]), parts, strict=True)]
 
 
-def train(model: nn.Module, masks: list[Tensor] | None, x: Tensor, y: Tensor) -> None:
+def train(model: Any, masks: list[Tensor] | None, x: Tensor, y: Tensor) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     random = torch.Generator().manual_seed(dist.get_rank())
     for _ in range(STEPS):
@@ -50,13 +50,13 @@ def train(model: nn.Module, masks: list[Tensor] | None, x: Tensor, y: Tensor) ->
 
 
 @torch.no_grad()
-def accuracy(model: FSDPModule, x: Tensor, y: Tensor) -> float:
-    right = (model(x).argmax(1) == y).double().mean().item()
+def accuracy(model: Any, x: Tensor, y: Tensor) -> float:
+    right: float = (model(x).argmax(1) == y).double().mean().item()
     model.reshard()  # FSDP2 keeps the whole weights for a backward pass, which does not come
     return right
 
 
-def gathered(model: nn.Module) -> Tensor:
+def gathered(model: Any) -> Tensor:
     """All weights on every rank: only to compare with. This is what the budget above does without."""
     weights = [layer.weight.full_tensor() for layer in model.modules() if isinstance(layer, nn.Linear)]
     return torch.cat([weight.detach().flatten() for weight in weights])
@@ -64,8 +64,7 @@ def gathered(model: nn.Module) -> Tensor:
 
 def work(rank: int, folder: str) -> dict[str, Any]:
     torch.set_num_threads(1)
-    store = dist.FileStore(f"{folder}/store", RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
     x, y, test_x, test_y = digits()
     torch.manual_seed(0)
     model = fully_shard(network(), mesh=init_device_mesh("cpu", (RANKS,)))

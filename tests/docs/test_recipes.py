@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import sys
 
 import pytest
 
@@ -44,6 +45,7 @@ def printed(monkeypatch, capsys):
             pytest.importorskip(package, reason=f"this recipe runs where {package} is installed: make test-docs")
         spec = importlib.util.spec_from_file_location(script(name).stem, script(name))
         module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)  # processes that a recipe starts find its functions by name
         spec.loader.exec_module(module)
         capsys.readouterr()
         module.main()

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("sklearn")
-pytest.importorskip("lightgbm")
+pytest.importorskip("torch")
+
+import torch
 
 from hypersimplex.sklearn import HyperSimplexMLPClassifier  # noqa: E402
 from hypersimplex.sklearn import _training as training  # noqa: E402

@@ -96,7 +96,7 @@ class Training:
         size = min(200, len(y)) if self.options.batch_size == "auto" else int(self.options.batch_size)
         if size < 2 and self.options.batch_size != "auto":
             raise ValueError(f"batch_size must be at least 2, for a gradient, or 'auto', got {size}")
-        with _one_thread_if(size * sum(layer.weight.numel() for layer in self.network[::2]) < SMALL):
+        with _one_thread_if(size * sum(w.numel() for w in self.network.parameters() if w.dim() == 2) < SMALL):
             return self._batches(rows, labels, given, size)
 
     def _batches(self, rows: Any, labels: Tensor, given: Tensor | None, size: int) -> float:
