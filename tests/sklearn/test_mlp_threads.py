@@ -7,8 +7,8 @@ pytest.importorskip("torch")
 
 import torch
 
-from hypersimplex.sklearn import HyperSimplexMLPClassifier  # noqa: E402
-from hypersimplex.sklearn import _training as training  # noqa: E402
+from hypersimplex.sklearn import HyperSimplexMLPClassifier
+from hypersimplex.sklearn import _training as training
 
 
 @pytest.fixture
