@@ -40,5 +40,7 @@ def test_scripts_end_before_a_late_thread_of_gloo_can_abort_them():
     found = [page for page in pages if "init_process_group(" in page.read_text()]
     assert {page.name for page in found} >= {"torchrun_two_ranks.py", "two-ranks.ipynb"}
     for page in found:
-        after = page.read_text().partition("destroy_process_group()")[2]
-        assert "os._exit(0)" in after, page.name
+        text = page.read_text()
+        # A pool ends its workers by a signal when its block is left.
+        by_signal = "Pool(RANKS) as pool:" in text
+        assert by_signal or "os._exit(0)" in text.partition("destroy_process_group()")[2], page.name
