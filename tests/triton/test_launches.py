@@ -92,10 +92,12 @@ FORWARD = {
     "a k and a tau for each slice": (lambda: (cuda(6, 40), each(6)), lambda b, x, k: b.project(x, k, k, 1)),
     "not contiguous": (lambda: (cuda(6, 40), cuda(6, 2)), lambda b, x, k: b.project(x, k.select(1, 1), 1.0, 1)),
     "thresholds alone": (lambda: (cuda(6, 5, 4), each(6, 4)), lambda b, x, k: b.project(x, k, 1, 1, want_y=False)),
+    "float64": (lambda: (each(6, 40),), lambda b, x: b.project(x, 3.0, 0.7, 1)),
     "half precision": (lambda: (cuda(6, 40, dtype=torch.float16),), lambda b, x: b.project(x, 3, 0.7, -1)),
 }
 BACKWARD = {
     "numbers": (lambda: (cuda(6, 40),), lambda b, y: b.pullback(y, y, 0.7, 1, (True, False, False))),
+    "float64": (lambda: (each(6, 40),), lambda b, y: b.pullback(y, y, 0.7, 1)),
     "all gradients": (lambda: (cuda(6, 40), each(6)), lambda b, y, tau: b.pullback(y, y, tau, 1)),
 }
 
@@ -105,10 +107,14 @@ def settings(**given):
     return Settings(**{**every, **given})
 
 
-def loss(dense=False, **given):
+def loss(dense=False, dtype=torch.float32, **given):
     def prepare():
         target = cuda(30, 5) if dense else cuda(30, dtype=torch.int64)
-        return cuda(30, 5), target, {name: value() if callable(value) else value for name, value in given.items()}
+        return (
+            cuda(30, 5, dtype=dtype),
+            target,
+            {name: value() if callable(value) else value for name, value in given.items()},
+        )
 
     def call(b, x, target, values):
         return b.loss(Batch(x, target, dense, (30,)), settings(**values), True)
@@ -118,6 +124,7 @@ def loss(dense=False, **given):
 
 LOSSES = {
     "labels": (loss(), ["count", "loss", "finish"]),
+    "float64": (loss(dtype=torch.float64), ["count", "loss", "finish"]),
     "the sum, weights and numbers": (
         loss(reduction="sum", weight=lambda: cuda(5), tau=lambda: each(5), k=3.0), ["count", "loss", "finish"]
     ),

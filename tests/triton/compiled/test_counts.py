@@ -37,12 +37,17 @@ def test_the_table():
         assert 0 < float(total) - sum(map(float, parts)) + 0.05 * len(parts) < 0.1 * float(total)
 
 
-def test_twice_the_entries_are_twice_the_reads():
-    """A gradient reads every entry twice in two passes and writes it once, if a slice is no multiple of four."""
-    counts = []
-    for n in (1023, 2047):
-        _, call = list(cuda_counts.calls((4, n), 1, torch.float32))[1]
-        counts.append(cuda_counts.counted(call, 90))
-    for found, n in zip(counts, (1024, 2048), strict=True):
-        assert 5 * 4 * n <= found["global memory"] <= 5 * 4 * n + 3 * 256 * 4
-    assert counts[0]["barrier"] == counts[1]["barrier"]
+@pytest.mark.parametrize(("n", "passes"), [(1023, 3), (2047, 3), (5119, 5), (9215, 5)])
+def test_passes_over_the_entries(n, passes):
+    """A gradient reads y and v and writes one array; slices that do not fit a tile are read twice.
+
+    Beside that, each of 128 threads writes what goes to k and to tau. Slices that are no multiple of four are read one
+    entry at a time.
+    """
+    _, call = list(cuda_counts.calls((4, n), 1, torch.float32))[1]
+    assert cuda_counts.counted(call, 90)["global memory"] == 4 * (passes * (n + 1) + 2 * 128)
+
+
+def test_short_slices_have_as_many_barriers_whatever_their_size():
+    counts = [cuda_counts.counted(list(cuda_counts.calls((4, n), 1, torch.float32))[1][1], 90) for n in (1023, 2047)]
+    assert counts[0]["barrier"] == counts[1]["barrier"] > 0
