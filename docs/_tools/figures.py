@@ -125,9 +125,32 @@ def thresholds() -> str:
     return picture("Argmax compares logits with arbitrary zero points", (600, 450), plot)
 
 
+def curves() -> str:
+    """The four curves on the same six numbers."""
+    plot = Plot((-1.8, 3.2), (0, 1), (46, 40, 650, 240))
+    plot.axes([], [0, 0.5, 1], "x", "y")
+    for x in SIX:
+        plot.line((x, 0), (x, 1), "rule dash")
+        plot.word(x, 0, f"{x:g}", (0, 18), "middle", "small")
+    grid = np.linspace(-1.8, 3.2, 501)
+    shapes = {
+        "ramp": lambda t: np.clip(t, 0, 1),
+        "exp": lambda t: np.exp(np.minimum(t, 0)),
+        "logistic": lambda t: 1 / (1 + np.exp(-t)),
+        "laplace": lambda t: np.where(t < 0, np.exp(t) / 2, 1 - np.exp(-t) / 2),
+    }
+    for row, ((curve, rise), color) in enumerate(zip(shapes.items(), COLORS, strict=False)):
+        plot.curve(grid, rise((grid - float(hs.threshold(SIX, 2, 0.5, curve=curve))) / 0.5), color)
+        for x, y in zip(SIX, hs.soft_topk(SIX, 2, 0.5, curve=curve), strict=True):
+            plot.dot(x, y, color)
+        plot.word(-1.8, 1, curve, (14, 22 + 20 * row), color=color)
+    plot.word(3.2, 1, "y = S((x - mu) / tau), sum y = k = 2, tau = 0.5", (0, -12), "end", "small")
+    return picture("Soft top-2 of six numbers on four curves", (720, 330), plot)
+
+
 def write(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in (projection, newton, tau, k, active, landscape, thresholds):
+    for figure in (projection, newton, tau, k, active, landscape, thresholds, curves):
         (folder / f"{figure.__name__}.svg").write_text(figure(), encoding="utf-8")
     moving = {"shrinking-tau": motion.shrinking_tau(SIX), "growing-k": motion.growing_k(SIX)}
     for name, drawn in (moving | {"following-threshold": motion.following_threshold()}).items():

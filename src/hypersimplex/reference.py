@@ -83,7 +83,7 @@ def _bisect(x: Array, k: float, tau: float, curve: str) -> tuple[Array, float]:
         low, high = bounds
         while low < (middle := low / 2 + high / 2) < high:
             low, high = (middle, high) if is_low(middle) else (low, middle)
-        return low / 2 + high / 2
+        return float(low / 2 + high / 2)
 
     def excess(nu: float) -> float:
         return float(_rest(curve, z - nu).sum() - (rest - (z >= nu).sum()))

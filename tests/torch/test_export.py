@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from hypersimplex._curves import CURVES
 from hypersimplex.torch import (
     HyperSimplexLoss,
     SoftBinaryArgmax,
     binary_argmax,
     soft_binary_argmax,
+    soft_topk,
     threshold,
 )
 from tests.torch.losses import labels_of, normal, same
@@ -82,6 +84,13 @@ FUNCTIONS = {
     "every k": lambda x: soft_binary_argmax(x, x.new_tensor([0, 1.5, 3, 5, 8]), 0.7, 1),
     "dim 0": lambda x: soft_binary_argmax(x, 2.5, x.new_tensor([0.1, 1.0, 9.0, 1, 1, 2, 3, 4]), 0),
     "threshold": lambda x: threshold(x, x.new_tensor([0, 1.5, 3, 5, 8]), 0.5, 1),
+    **{
+        f"{function.__name__}, {curve}": lambda x, function=function, curve=curve: function(
+            x, x.new_tensor([0.5, 1.5, 3, 5, 7]), 0.5, curve=curve
+        )
+        for curve in CURVES[1:]
+        for function in (soft_topk, threshold)
+    },
     "binary_argmax": lambda x: binary_argmax(x, 3, 0),
     "binary, every k": lambda x: binary_argmax(x, x.new_tensor([0, 1, 3, 5, 8])),
 }

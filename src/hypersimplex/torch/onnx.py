@@ -4,13 +4,14 @@
 
 The sum of clip((x - mu)/tau, 0, 1) is linear between its 2n breakpoints, the x and the x - tau. Sorted, with the number
 of active entries between two of them as a cumulative sum, they give the sum at each breakpoint, and so the piece on
-which it is k. What comes out are the library's own results; a k out of range is not reported there.
+which it is k. The other curves are searched, in `_onnx_curves`. What comes out are the library's own results; a k out
+of range is not reported there.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from hypersimplex.torch import _operators
+from hypersimplex.torch import _onnx_curves, _operators
 
 _DOUBLE, _INT = 11, 7  # as ONNX counts types
 _ROUNDING = 1e-12
@@ -27,9 +28,12 @@ def _op() -> Any:
     return opset18
 
 
-def _project(x: Any, k: Any, tau: Any, dim: int) -> Any:
+def _project(x: Any, k: Any, tau: Any, dim: int, curve: str = "ramp") -> Any:
     op, axis = _op(), [dim]
     wide, k, tau = op.Cast(x, to=_DOUBLE), _over(k, dim), _over(tau, dim)
+    if curve != "ramp":
+        y, mu = _onnx_curves.project(op, curve, wide, k, tau, dim)
+        return op.CastLike(y, x), op.Squeeze(mu, axis)
     zero, one, infinite = (op.Constant(value_float=value) for value in (0.0, 1.0, float("inf")))
     zero, one, infinite = (op.Cast(value, to=_DOUBLE) for value in (zero, one, infinite))
     near = _near(op, wide, tau, dim, zero)
