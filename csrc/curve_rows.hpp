@@ -137,6 +137,7 @@ class CurveRows {
 
   private:
     enum class Step { next, settled, far, failed };
+    static constexpr double least_slopes = sizeof(T) == 4 ? 1e-27 : 1e-280;
 
     // Whether no entry can be 1, as in softmax: then M is a sum over k.
     HS_INLINE bool one_sum(int j) const { return curve == Curve::exp && k[j] <= 1; }
@@ -220,16 +221,17 @@ class CurveRows {
         }
         (r > 0 ? lo : hi)[j] = at;
         bool inside = next > 0 && next >= lo[j] && next <= hi[j];
-        bool near = inside && std::fabs(next - at) <= At::enough * at;
-        bool nothing = std::fabs(r) <= (sizeof(T) == 4 ? 1e-7 : 1e-15);
-        // Almost no slope: any threshold around will do, and the selection knows which to take.
-        if (nothing && !(std::fabs(next - at) <= at / 2)) return Step::failed;
+        double moved = std::fabs(next - at);
+        bool near = moved <= At::enough * at, nothing = std::fabs(r) <= (sizeof(T) == 4 ? 1e-7 : 1e-15);
+        // Almost no slope, or one of exponentials that are cut off: the selection knows which to take.
+        if (nothing && !(moved <= at / 2 && At::slopes(s, at) > least_slopes)) return Step::failed;
+        nothing = nothing && (near || curve == Curve::exp);
         if (nothing && !inside) return Step::settled;
         if (!inside) next = lo[j] > 0 && hi[j] < inf ? std::sqrt(lo[j] * hi[j]) : r > 0 ? at * 16 : at / 16;
         next = next > at * 64 ? at * 64 : next < at / 64 ? at / 64 : next;
         m[j] = static_cast<T>(next);
         if (!(next < farthest && next > 1 / farthest)) return Step::far;
-        return near || nothing ? Step::settled : Step::next;
+        return (near && inside) || nothing ? Step::settled : Step::next;
     }
 
     const T* x;

@@ -85,7 +85,8 @@ struct CurveSums {
 
 // The curves for passes at M = exp((mu - c)/tau). Of what a pass adds up, residual() makes the sum less k, so
 // that nothing is lost where almost all entries are 1; next() is the M where the sum would be k, to the order
-// that the curve allows. A relative step by less than `enough` need not be confirmed.
+// that the curve allows. A relative step by less than `enough` need not be confirmed; of the mirrored curves
+// it is far above what the sums are rounded by, even where next to nothing is added up.
 template <class T, Curve curve>
 struct CurveAt;
 
@@ -105,6 +106,7 @@ struct CurveAt<T, Curve::exp> {
         sum[0] = L::add_unless(one, sum[0], e);
         sum[1] = L::add_where(one, sum[1], L::splat(1));
     }
+    static double slopes(const double* s, double m) { return s[0] / m; }
     static double residual(const double* s, double m, double k) { return s[0] / m + (s[1] - k); }
     static double next(const double* s, double, double k) { return s[0] / (k - s[1]); }
 };
@@ -130,6 +132,7 @@ struct CurveAt<T, Curve::laplace> {
         sum[1] = L::add_where(above, sum[1], twice);
         sum[2] = L::add_where(above, sum[2], L::splat(1));
     }
+    static double slopes(const double* s, double) { return (s[0] + s[1]) / 2; }
     static double residual(const double* s, double, double k) { return (s[0] - s[1]) / 2 + (s[2] - k); }
     // As long as no entry crosses M, M -> g M makes the sum s0/2g + s2 - s1 g/2.
     static double next(const double* s, double m, double k) {
@@ -158,6 +161,7 @@ struct CurveAt<T, Curve::logistic> {
         sum[2] = L::plus_product(sum[2], slope, rest - y);
         sum[3] = L::add_where(above, sum[3], L::splat(1));
     }
+    static double slopes(const double* s, double) { return s[1]; }
     static double residual(const double* s, double, double k) { return s[0] + (s[3] - k); }
     // Halley's step of log M, and its exponential by a fraction.
     static double next(const double* s, double m, double k) {

@@ -108,25 +108,47 @@ Answer select(const T* x, int64_t stride, int64_t n, double* buffer, int64_t fin
 // exponentials are 0 or too large. The search is for nu = (mu - edge)/tau. At the edge, the ceil(rest)-th
 // largest, y is at least what the mean of the rest needs, and at the floor(rest + 1)-th at most what the mean
 // of those so far allows: so nu lies between two numbers.
-inline double solve_smooth(const double* z, int64_t n, double k, Curve curve, double lo, double hi) {
+//
+// Of the two mirrored curves. The ones are taken off k and the sum is of what is left below 0 and above it:
+// in a wide gap nothing else tells where its middle is.
+inline double solve_mirrored(const double* z, int64_t n, double k, Curve curve, double lo, double hi) {
     double nu = lo / 2 + hi / 2, last = std::numeric_limits<double>::infinity();
     for (int pass = 0; pass < 300; ++pass) {
-        double sum = 0, slope = 0;
+        double sum = 0, slope = 0, total = 0, ones = 0;
         for (int64_t i = 0; i < n; ++i) {
-            double y = rise(curve, z[i] - nu);
-            sum += y;
-            slope += slope_at(curve, y);
+            double t = z[i] - nu, part = rise(curve, -std::fabs(t));
+            sum += t < 0 ? part : -part;
+            total += part;
+            ones += t < 0 ? 0 : 1;
+            slope += slope_at(curve, part);
         }
-        double r = sum - k, size = std::fabs(r);
-        if (size <= 1e-16 * k) return nu;
+        double r = sum - (k - ones), size = std::fabs(r);
+        if (size <= 1e-16 * total) return nu;
         (r > 0 ? lo : hi) = nu;
         // Where there are too many the sum falls like an exponential, and its logarithm like a line.
-        double next = nu + (r > k ? std::log(sum / k) * sum : r) / slope;
+        double next = nu + (r > k ? std::log((r + k) / k) * (r + k) : r) / slope;
         bool inside = next > lo && next < hi && size < last / 2;
         next = inside ? next : lo / 2 + hi / 2;
         if (next == nu || !(next > lo && next < hi)) return nu;
         nu = next;
         last = inside ? size : std::numeric_limits<double>::infinity();
+    }
+    return nu;
+}
+
+// Of exp: from the edge up, where the sum is at least k. The first step goes too far, if anything; the others
+// come back, and the last finds all entries on their sides.
+inline double solve_exp(const double* z, int64_t n, double k) {
+    double nu = 0;
+    for (int pass = 0; pass < 300; ++pass) {
+        double sum = 0, ones = 0;
+        for (int64_t i = 0; i < n; ++i) {
+            if (z[i] > nu) ones += 1;
+            else sum += std::exp(z[i] - nu);
+        }
+        double next = nu + std::log(sum / (k - ones));
+        if (pass > 0 && !(next < nu)) return nu;
+        nu = next;
     }
     return nu;
 }
@@ -148,7 +170,7 @@ Answer select_smooth(const T* x, int64_t stride, int64_t n, double* buffer, int6
     double gap = at_least > whole ? 0 : (below - edge) / tau;
     // No y differs from 0 or 1 so far from both sides.
     if (gap < -2000) return {Answer::flat, curve == Curve::exp ? edge : edge / 2 + below / 2, 0, edge, 0};
-    double lo = gap - place_at(curve, rest / (whole + 1));
+    double lo = curve == Curve::exp ? 0 : gap - place_at(curve, rest / (whole + 1));
     double hi = -place_at(curve, (rest - (top - 1)) / (count - (top - 1)));
     // What is certainly 1 or 0 on all of the bracket needs no further look.
     double ones = 0;
@@ -158,7 +180,9 @@ Answer select_smooth(const T* x, int64_t stride, int64_t n, double* buffer, int6
         if (z - hi > 745) ones += 1;
         else if (z - lo >= -745) buffer[kept++] = z;
     }
-    return {Answer::threshold, edge, tau * solve_smooth(buffer, kept, rest - ones, curve, lo, hi), edge, 0};
+    double nu = curve == Curve::exp ? solve_exp(buffer, kept, rest - ones)
+                                    : solve_mirrored(buffer, kept, rest - ones, curve, lo, hi);
+    return {Answer::threshold, edge, tau * nu, edge, 0};
 }
 
 // For k = 0 and k = n the threshold of a smooth curve is infinite, but for the smallest entry where exp is 1

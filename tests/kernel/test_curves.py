@@ -91,6 +91,36 @@ def test_a_tau_next_to_nothing_and_numbers_at_the_ends_of_the_type(dtype, curve)
 
 
 @pytest.mark.parametrize("curve", curves.SMOOTH)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (16, 8), (40, 39), (1000, 1), (4096, 4095)])
+@pytest.mark.parametrize("gap", [40, 80, 100, 200, 400])
+def test_a_whole_k_in_a_gap_of_many_tau(gap, n, k, dtype, curve):
+    """Where y says nothing any more: exp ends at the edge, the others where both sides lack as much."""
+    for tau in (1e-6, 1.0):
+        x = np.zeros((1, n), dtype)
+        x[0, k:] = -gap * tau
+        wide = x.astype(np.float64)
+        right = 0 if curve == EXP else wide[0, -1] / 2 + tau * np.log((n - k) / k) / 2
+        y, mu = curves.solve_rows(curve, x, k, tau)
+        np.testing.assert_allclose(y, wide == 0, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(mu / tau, [right / tau], rtol=0, atol=1e-4 if dtype == np.float32 else 1e-6)
+
+
+@pytest.mark.parametrize("curve", curves.SMOOTH)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [4, 100, 4096, 5000])
+def test_infinities_that_leave_nothing_to_share(n, dtype, curve):
+    for seed in range(8):
+        x = 10 * np.random.default_rng(seed).normal(size=(1, n)).astype(dtype)
+        x[0, : n // 4], x[0, n // 4 : n // 2] = inf, -inf
+        least = x[np.isfinite(x)].min() if curve == EXP else -inf
+        for k, right, threshold in ((n // 4, x == inf, inf), (n - n // 4, x > -inf, least)):
+            y, mu = curves.solve_rows(curve, x, k, 1.0)
+            np.testing.assert_array_equal(y, right)
+            assert mu == threshold
+
+
+@pytest.mark.parametrize("curve", curves.SMOOTH)
 @pytest.mark.parametrize("layout", shapes.LAYOUTS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "slices"), [(5, 40), (16, 17), (129, 33), (4097, 6)])

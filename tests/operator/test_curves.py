@@ -52,7 +52,7 @@ def test_values_are_those_of_a_bisection(fe, dtype, curve, tau, offset):
     mu = np.asarray(fe.threshold(x, k, tau, curve=curve), np.float64)
     np.testing.assert_array_equal(np.isfinite(mu), np.isfinite(wide))
     np.testing.assert_array_equal(mu[~np.isfinite(wide)], wide[~np.isfinite(wide)])
-    some = np.isfinite(wide) & (k != np.floor(k)) & (np.abs(k - 20) < 19)  # a whole k leaves mu an interval in a gap
+    some = np.isfinite(wide) & (np.abs(k - 20) < 19)  # near the ends the slopes are too small to fix mu
     room = {FLOAT64: 1e-8, FLOAT32: 1e-4}[dtype]
     np.testing.assert_allclose(mu[some], wide[some], rtol=0, atol=room * (tau + offset + 1))
 
@@ -119,9 +119,8 @@ def test_edges(fe, dtype, curve):
         solved([7.0] * 8, 3, 1e-3), np.full(8, 0.375), rtol=3e-3 if dtype.itemsize == 2 else 1e-6
     )
     np.testing.assert_array_equal(solved([INF, INF, INF, 0.0], 1.5), [0.5, 0.5, 0.5, 0])
-    # Where +inf or -inf leave nothing to share, the search of the kernel ends within a rounding of 0 and 1.
-    np.testing.assert_allclose(solved([INF, -INF, INF, 0.0], 2), [1, 0, 1, 0], atol=tolerance(dtype))
-    np.testing.assert_allclose(solved([INF, -INF, 5.0, 0.0], 3), [1, 0, 1, 1], atol=tolerance(dtype))
+    np.testing.assert_array_equal(solved([INF, -INF, INF, 0.0], 2), [1, 0, 1, 0])
+    np.testing.assert_array_equal(solved([INF, -INF, 5.0, 0.0], 3), [1, 0, 1, 1])
     np.testing.assert_array_equal(solved([-INF, -INF], 0), [0, 0])
     np.testing.assert_array_equal(solved([[NAN, 1.0], [1.0, 1.0]], 1), [[NAN, NAN], [0.5, 0.5]])
     np.testing.assert_array_equal(solved([-INF, -INF, 5.0, 0.0], 1.3)[2:], solved([5.0, 0.0], 1.3))
