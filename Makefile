@@ -147,7 +147,8 @@ test-docs: docs  ## the site, its links, and every block of code in it
 test-notebooks: $(EVERYTHING)  ## run the notebooks of the documentation
 	$(ALL)/python docs/_tools/notebooks.py
 
-sanitize: $(SANITIZED)  ## the kernel's own tests under AddressSanitizer, UBSan and ThreadSanitizer
+sanitize:  ## the kernel's own tests under AddressSanitizer, UBSan and ThreadSanitizer
+	$(MAKE) -j $(JOBS) $(SANITIZED)
 	build/sanitize/address
 	build/sanitize/plain
 	build/sanitize/thread threads
