@@ -21,7 +21,7 @@ def agrees(device, monkeypatch):
         found = []
         for pick in (backend, plain):
             for module in (_own_loss, _projection):
-                monkeypatch.setattr(module, "pick", lambda x, pick=pick: pick)
+                monkeypatch.setattr(module, "pick", lambda x, curve="ramp", pick=pick: pick)
             inputs = [leaf.to(device).clone().requires_grad_() for leaf in leaves]
             value = function(*inputs)
             weights = torch.linspace(0.5, 1.5, value.numel(), device=device).reshape(value.shape)

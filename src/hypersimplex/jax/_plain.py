@@ -63,7 +63,8 @@ def project_curve(x: Array, k: Array, k_low: Array, tau: Array, along: Along, cu
         _, end = jax.lax.while_loop(
             lambda at: (at[0] < _solve.MOST_STEPS) & ~jnp.all(at[1].settled), step, (jnp.asarray(0), first)
         )
-        return end.mu + end.low
+        nu: Array = end.mu + end.low
+        return nu
 
     return _solve.solve(jnp, curve, x, k + k_low, tau, _solve.Slices(total, along.most, largest, find))
 
